@@ -23,6 +23,16 @@ func plait_cross(input C.plait_tensor, other C.plait_tensor, dim C.int64_t) C.pl
 	}
 }
 
+//export plait_geqrf
+func plait_geqrf(input C.plait_tensor, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.Geqrf(int64(input), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
 //export plait_linalg_cholesky
 func plait_linalg_cholesky(input C.plait_tensor, upper C.bool, UPLO C.plait_string) C.plait_tensor {
 	for {
@@ -93,10 +103,40 @@ func plait_linalg_eigvalsh(input C.plait_tensor, UPLO C.plait_string) C.plait_te
 	}
 }
 
+//export plait_linalg_householder_product
+func plait_linalg_householder_product(input C.plait_tensor, tau C.plait_tensor) C.plait_tensor {
+	for {
+		if s := bind.LinalgHouseholderProduct(int64(input), int64(tau)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
 //export plait_linalg_inv
 func plait_linalg_inv(input C.plait_tensor) C.plait_tensor {
 	for {
 		if s := bind.LinalgInv(int64(input)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_linalg_ldl_factor_ex
+func plait_linalg_ldl_factor_ex(input C.plait_tensor, hermitian C.bool, out *C.plait_tensor) C.plait_status {
+	for {
+		if s := bind.LinalgLdlFactorEx(int64(input), bool(hermitian), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_linalg_ldl_solve
+func plait_linalg_ldl_solve(LD C.plait_tensor, pivots C.plait_tensor, B C.plait_tensor, hermitian C.bool) C.plait_tensor {
+	for {
+		if s := bind.LinalgLdlSolve(int64(LD), int64(pivots), int64(B), bool(hermitian)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
@@ -218,6 +258,16 @@ func plait_lu_unpack(LUData C.plait_tensor, LUPivots C.plait_tensor, out *C.plai
 	for {
 		if s := bind.LuUnpack(int64(LUData), int64(LUPivots), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}
+
+//export plait_ormqr
+func plait_ormqr(input C.plait_tensor, input2 C.plait_tensor, input3 C.plait_tensor, left C.bool, transpose C.bool) C.plait_tensor {
+	for {
+		if s := bind.Ormqr(int64(input), int64(input2), int64(input3), bool(left), bool(transpose)); s != bind.Busy {
+			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
 	}

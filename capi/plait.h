@@ -3271,6 +3271,10 @@ plait_tensor plait_vstack(plait_tensors tensors, int64_t tensors_len);
 //   - dim (-1): the dimension; negative ones count from the end
 plait_tensor plait_cross(plait_tensor input, plait_tensor other, int64_t dim);
 
+// The QR decompositions of matrices as R and reflections. Writes the results' handles to out.
+//   - input: matrices [*, m, n]
+plait_status plait_geqrf(plait_tensor input, plait_tensor out[2]);
+
 // The triangular factors of symmetric positive definite matrices.
 //   - input: matrices [*, n, n]
 //   - upper (false): whether the factor is an upper triangle
@@ -3310,9 +3314,27 @@ plait_tensor plait_linalg_eigvals(plait_tensor input);
 //     taken
 plait_tensor plait_linalg_eigvalsh(plait_tensor input, plait_string uplo);
 
+// The first columns of products of reflections.
+//   - input: matrices [*, m, n]
+//   - tau: factors [*, k] of the reflections
+plait_tensor plait_linalg_householder_product(plait_tensor input, plait_tensor tau);
+
 // The inverses of matrices.
 //   - input: matrices [*, n, n]
 plait_tensor plait_linalg_inv(plait_tensor input);
+
+// Symmetric matrices of exchanged rows and columns as products of triangular ones and one of blocks, the
+// exchanges, and where a matrix is singular. Writes the results' handles to out.
+//   - input: matrices [*, n, n]
+//   - hermitian (false): whether the conjugate, and not the transpose, of a complex matrix is the matrix
+plait_status plait_linalg_ldl_factor_ex(plait_tensor input, bool hermitian, plait_tensor out[3]);
+
+// The X of A X = B for an A of which the LDL decomposition is known.
+//   - ld: the factors of matrices [*, n, n] in lower triangles
+//   - pivots: exchanges [*, n] of rows, int32
+//   - B: the right sides
+//   - hermitian (false): whether the conjugate, and not the transpose, of a complex matrix is the matrix
+plait_tensor plait_linalg_ldl_solve(plait_tensor ld, plait_tensor pivots, plait_tensor B, bool hermitian);
 
 // The X that makes A X - B least, the least one of many, and the ranks of A. Writes the results' handles to
 // out.
@@ -3378,6 +3400,15 @@ plait_tensor plait_linalg_svdvals(plait_tensor input);
 //   - lu_data: the factors, in one matrix
 //   - lu_pivots: the exchanged rows, counted from 1
 plait_status plait_lu_unpack(plait_tensor lu_data, plait_tensor lu_pivots, plait_tensor out[3]);
+
+// Matrices multiplied by products of reflections.
+//   - input: matrices [*, m, n]
+//   - input2: factors [*, k] of the reflections
+//   - input3: the matrices that are multiplied
+//   - left (true): whether Q stands to the left of the matrices
+//   - transpose (false): whether Q is transposed, and of complex numbers conjugated
+plait_tensor plait_ormqr(plait_tensor input, plait_tensor input2, plait_tensor input3, bool left,
+		bool transpose);
 
 // The sum of the diagonal of a matrix.
 plait_tensor plait_trace(plait_tensor input);

@@ -105,8 +105,69 @@ def test_products_of_reflections_and_roots():
     assert np.allclose((root @ root).numpy(), s.numpy())
     with pytest.raises(ValueError, match="columns"):
         linalg.householder_product(plait.ones(2, 3), plait.ones(3))
-    with pytest.raises(NotImplementedError, match=r"linalg\.ldl_factor"):
-        linalg.ldl_factor(s)
+
+
+def symmetric(shape, dtype, hermitian, hollow):
+    x = RNG.normal(size=shape) + (1j * RNG.normal(size=shape) if dtype == plait.complex128 else 0)
+    x = x + (x.conj() if hermitian else x).swapaxes(-1, -2)
+    return plait.tensor(x * (1 - np.eye(shape[-1])) if hollow else x, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize(("n", "hollow"), [(3, False), (4, True), (30, False), (30, True)])
+def test_ldl(dtype, hermitian, n, hollow):
+    a = symmetric((2, 1, n, n), dtype, hermitian, hollow)
+    b = plait.randn(3, n, 2, dtype=dtype)
+    ld, pivots, info = linalg.ldl_factor_ex(a.tril(), hermitian=hermitian)  # the upper triangle is not read
+    assert not info.any() and pivots.dtype == plait.int32 and (ld.triu(1) == 0).all()
+    assert (pivots < 0).any() == hollow or n == 30
+    x = linalg.ldl_solve(ld, pivots, b, hermitian=hermitian)
+    assert x.shape == (2, 3, n, 2) and np.allclose((a @ x).numpy(), b.numpy())
+    b.requires_grad_()
+    linalg.ldl_solve(ld, pivots, b, hermitian=hermitian).sum().abs().backward()
+    assert np.allclose(b.grad.numpy(), plait.autograd.grad(linalg.solve(a, b).sum().abs(), b)[0].numpy())
+
+
+def test_ldl_of_singular_and_empty_matrices():
+    assert linalg.ldl_factor_ex(plait.zeros(2, 3, 3)).info.tolist() == [1, 1]
+    with pytest.raises(linalg.LinAlgError, match=r"ldl_factor: matrix \[1\] is singular; its info is 2"):
+        linalg.ldl_factor(plait.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [1.0, 1.0]]]))
+    for shape in ((0, 0), (2, 0, 0), (0, 3, 3)):
+        ld, pivots = linalg.ldl_factor(plait.zeros(shape))
+        assert ld.shape == shape and pivots.shape == shape[:-1]
+        assert linalg.ldl_solve(ld, pivots, plait.zeros(*shape[:-1], 2)).shape == (*shape[:-1], 2)
+    ld, pivots = linalg.ldl_factor(plait.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    assert pivots.tolist() == [-2, -2]
+    for wrong in ([-2, 7], [0, 1], [1, -2]):
+        with pytest.raises(IndexError):
+            linalg.ldl_solve(ld, plait.tensor(wrong, dtype=plait.int32), plait.ones(2, 1)).sum().item()
+    x = plait.eye(2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="no derivative"):
+        linalg.ldl_factor(x).LD.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5, 3), (2, 3, 5), (30, 12)])
+def test_geqrf_and_its_reflections(dtype, shape):
+    x = plait.randn(shape, dtype=dtype)
+    a, tau = x.geqrf()
+    k, m = tau.shape[-1], shape[-2]
+    q, r = a[..., :k].orgqr(tau), a[..., :k, :].triu()
+    assert np.allclose((q @ r).numpy(), x.numpy())
+    assert np.allclose((q.mH @ q).numpy(), np.eye(k))
+    assert np.allclose(q.numpy(), linalg.qr(x).Q.numpy())
+    whole = plait.ormqr(a, tau, plait.eye(m, dtype=dtype).expand(*shape[:-1], m))
+    assert np.allclose(whole[..., :k].numpy(), q.numpy())
+    y = plait.randn(*shape[:-1], 4, dtype=dtype)
+    assert np.allclose(a.ormqr(tau, y).numpy(), (whole @ y).numpy())
+    assert np.allclose(a.ormqr(tau, y, transpose=True).numpy(), (whole.mH @ y).numpy())
+    assert np.allclose(a.ormqr(tau, y.mH, left=False).numpy(), (y.mH @ whole).numpy())
+    assert np.allclose(a.ormqr(tau, y.mH, False, True).numpy(), (y.mH @ whole.mH).numpy())
+    with pytest.raises(ValueError, match="m rows"):
+        plait.ormqr(a, tau, y[..., 1:, :])
+    with pytest.raises(NotImplementedError, match="no derivative"):
+        x.requires_grad_().geqrf().a.abs().sum().backward()
 
 
 NONE = float("nan") * plait.ones(2, 2)

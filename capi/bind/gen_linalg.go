@@ -15,6 +15,17 @@ func Cross(input Tensor, other Tensor, dim int64) (status Tensor) {
 	return result(op.Cross(t0, t1, int(dim)), t0, t1)
 }
 
+// Geqrf applies the operation geqrf. The QR decompositions of matrices as R and reflections.
+func Geqrf(input Tensor, out TensorsOut) (status Status) {
+	defer protect("geqrf", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1 := op.Geqrf(t0)
+	return results(out, r0, r1)
+}
+
 // LinalgCholesky applies the operation linalg_cholesky. The triangular factors of symmetric positive definite matrices.
 func LinalgCholesky(input Tensor, upper bool, UPLO string) (status Tensor) {
 	defer protect("linalg_cholesky", &status)
@@ -88,6 +99,17 @@ func LinalgEigvalsh(input Tensor, UPLO string) (status Tensor) {
 	return result(op.EigValsH(t0, UPLO), t0)
 }
 
+// LinalgHouseholderProduct applies the operation linalg_householder_product. The first columns of products of reflections.
+func LinalgHouseholderProduct(input Tensor, tau Tensor) (status Tensor) {
+	defer protect("linalg_householder_product", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(tau)
+	return result(op.HouseholderProduct(t0, t1), t0, t1)
+}
+
 // LinalgInv applies the operation linalg_inv. The inverses of matrices.
 func LinalgInv(input Tensor) (status Tensor) {
 	defer protect("linalg_inv", &status)
@@ -96,6 +118,29 @@ func LinalgInv(input Tensor) (status Tensor) {
 	}
 	t0 := tensor(input)
 	return result(op.Inv(t0), t0)
+}
+
+// LinalgLdlFactorEx applies the operation linalg_ldl_factor_ex. Symmetric matrices of exchanged rows and columns as products of triangular ones and one of blocks, the exchanges, and where a matrix is singular.
+func LinalgLdlFactorEx(input Tensor, hermitian bool, out TensorsOut) (status Status) {
+	defer protect("linalg_ldl_factor_ex", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	r0, r1, r2 := op.LDLFactor(t0, hermitian)
+	return results(out, r0, r1, r2)
+}
+
+// LinalgLdlSolve applies the operation linalg_ldl_solve. The X of A X = B for an A of which the LDL decomposition is known.
+func LinalgLdlSolve(LD Tensor, pivots Tensor, B Tensor, hermitian bool) (status Tensor) {
+	defer protect("linalg_ldl_solve", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(LD)
+	t1 := tensor(pivots)
+	t2 := tensor(B)
+	return result(op.LDLSolve(t0, t1, t2, hermitian), t0, t1, t2)
 }
 
 // LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many, and the ranks of A.
@@ -228,6 +273,18 @@ func LuUnpack(LUData Tensor, LUPivots Tensor, out TensorsOut) (status Status) {
 	t1 := tensor(LUPivots)
 	r0, r1, r2 := op.LUUnpack(t0, t1)
 	return results(out, r0, r1, r2)
+}
+
+// Ormqr applies the operation ormqr. Matrices multiplied by products of reflections.
+func Ormqr(input Tensor, input2 Tensor, input3 Tensor, left bool, transpose bool) (status Tensor) {
+	defer protect("ormqr", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	t1 := tensor(input2)
+	t2 := tensor(input3)
+	return result(op.Ormqr(t0, t1, t2, left, transpose), t0, t1, t2)
 }
 
 // Trace applies the operation trace. The sum of the diagonal of a matrix.

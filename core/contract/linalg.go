@@ -20,6 +20,11 @@ var (
 	LinalgPermutation = declare(Contract{Name: "linalg_permutation", Outs: "rows", Ins: "pivots"})
 	// LinalgQR writes Q [m, min(m, n)] and R of A = Q R.
 	LinalgQR = declare(Contract{Name: "linalg_qr", Outs: "q r", Ins: "a"})
+	// LinalgGeqrf writes R of A = Q R and, below it, the reflections I - tau v v' whose product is Q: v is 1 on the diagonal.
+	LinalgGeqrf = declare(Contract{Name: "linalg_geqrf", Outs: "a tau", Ins: "a"})
+	// LinalgLDL writes L, without its unit diagonal, and D of A = L D L' with its rows and columns exchanged, and reads the lower triangle of A. D has blocks
+	// of one row and of two: pivots, int32, lists the exchanges, of a block of two rows twice, with a minus. infos, int32, has the first 0 of D, or 0.
+	LinalgLDL = declare(Contract{Name: "linalg_ldl", Outs: "ld pivots infos", Ins: "a"})
 	// LinalgEigh writes the eigenvalues of a symmetric A in ascending order, and its eigenvectors as columns.
 	LinalgEigh = declare(Contract{Name: "linalg_eigh", Outs: "values vectors?", Ins: "a"})
 	// LinalgSVD writes the singular values in descending order, and, or neither, U and V' of A = U S V'.
@@ -28,7 +33,7 @@ var (
 	LinalgLstSq = declare(Contract{Name: "linalg_lstsq", Outs: "x ranks", Ins: "a b", Floats: "rcond"})
 	// LinalgComplex does for complex matrices what the kernel of its operation does for real ones, whose operands it has: L' and V' are
 	// conjugated. [LinalgEigs] is for real ones too, and writes eigenvalues and, or not, eigenvectors.
-	LinalgComplex = declare(Contract{Name: "linalg_complex", Outs: "outs...", Ins: "ins...", Ints: "operation upper unit real", Pairs: core.Leading})
+	LinalgComplex = declare(Contract{Name: "linalg_complex", Outs: "outs...", Ins: "ins...", Ints: "operation upper unit real hermitian", Pairs: core.Leading})
 )
 
 // A LinalgOperation is what is done with matrices.
@@ -45,6 +50,8 @@ const (
 	LinalgEighs
 	LinalgSVDs
 	LinalgEigs
+	LinalgReflections
+	LinalgLDLs
 )
 
 // LinalgComplexAttrs are the attributes of [LinalgComplex].
@@ -53,6 +60,7 @@ type LinalgComplexAttrs struct {
 	Upper     bool // of a triangular A
 	Unit      bool
 	Real      bool // A, whose eigenvalues are complex, is real
+	Hermitian bool // and not symmetric, is the A of which LDL factors are wanted
 }
 
 // TriangularAttrs are the attributes of [LinalgTriangular].

@@ -47,8 +47,8 @@ var autocastPolicies = map[Casts][]string{
 	cpu32: {
 		"trace", "quantile", "nanquantile", "avg_pool3d", "max_pool3d", "max_pool3d_with_indices", "adaptive_avg_pool3d",
 		"adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "pad",
-		"linalg_cholesky", "linalg_cholesky_ex", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_pinv", "linalg_qr", "linalg_solve", "linalg_solve_triangular",
-		"linalg_svd", "linalg_svdvals",
+		"linalg_cholesky", "linalg_cholesky_ex", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_householder_product", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_pinv", "linalg_qr", "linalg_solve", "linalg_solve_triangular",
+		"linalg_svd", "linalg_svdvals", "geqrf",
 	},
 	{CPU: CastFloat32, GPU: CastWidest}: {"grid_sample"},
 	castMax:                             {"cat", "stack"},

@@ -16,17 +16,17 @@ var takesComplex = nameSet(`
 	einsum embedding empty_like equal expand expand_as
 	fft_fft fft_fftn fft_fftshift fft_hfft fft_hfftn fft_ifft fft_ifftn fft_ifftshift fft_ihfft fft_ihfftn fft_irfft
 	fft_irfftn fft_rfft fft_rfftn fill flatten flip fliplr flipud float_power full full_like
-	gather gaussian_nll_loss gru_layer
+	gather gaussian_nll_loss geqrf gru_layer
 	hsplit hstack
 	im2col imag index index_add index_copy index_fill index_put index_reduce index_select inner istft
 	kron
 	l1_loss ldexp linalg_cholesky linalg_cholesky_ex linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
-	linalg_inv linalg_lstsq linalg_lu_factor_ex linalg_lu_solve linalg_matrix_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve
+	linalg_householder_product linalg_inv linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu_factor_ex linalg_lu_solve linalg_matrix_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve
 	linalg_solve_triangular linalg_svd linalg_svdvals linalg_triangular linear logcumsumexp logical_and logical_not
 	logical_or logical_xor logsumexp lstm_layer lu_unpack
 	make_dual masked_scatter masked_select matmul matrix_power mean meshgrid mm movedim mT multi_dot mv
 	nan_to_num narrow narrow_copy nonzero norm normalize
-	ones_like outer
+	ones_like ormqr outer
 	pad pairwise_distance permute pixel_shuffle pixel_unshuffle poisson_nll_loss polar prod put
 	ravel real renorm repeat repeat_interleave reshape reshape_as rms_norm roll rot90
 	scatter scatter_add scatter_reduce select select_scatter slice slice_backward slice_scatter sparse_coo_tensor

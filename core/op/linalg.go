@@ -28,16 +28,17 @@ var linalgOperations = map[core.KernelID]contract.LinalgOperation{
 	contract.LinalgSolve: contract.LinalgSolves, contract.LinalgDet: contract.LinalgDeterminants, contract.LinalgTriangular: contract.LinalgTriangles,
 	contract.LinalgCholesky: contract.LinalgCholeskys, contract.LinalgLU: contract.LinalgLUs, contract.LinalgQR: contract.LinalgQRs,
 	contract.LinalgEigh: contract.LinalgEighs, contract.LinalgSVD: contract.LinalgSVDs, contract.LinalgComplex: contract.LinalgEigs,
+	contract.LinalgGeqrf: contract.LinalgReflections, contract.LinalgLDL: contract.LinalgLDLs,
 }
 
-// linalgLaunch runs the kernel of real matrices, or what it does with complex ones. The last outs may be nil.
-func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *contract.TriangularAttrs, outs ...*core.Tensor) {
+// linalgLaunch runs the kernel of real matrices, or what it does with complex ones; how has the attributes of either. The last outs may be nil.
+func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, how contract.LinalgComplexAttrs, outs ...*core.Tensor) {
 	in, second := op.dense(x), op.dense(b)
 	if op.err != nil {
 		return
 	}
 	operation := linalgOperations[k]
-	complex := isComplex(x) || k == contract.LinalgComplex
+	triangle, complex := k == contract.LinalgTriangular, isComplex(x) || k == contract.LinalgComplex
 	if complex {
 		k = contract.LinalgComplex
 	}
@@ -53,13 +54,10 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, triangle *
 	}
 	switch {
 	case complex:
-		a := contract.LinalgComplexAttrs{Operation: operation, Real: !isComplex(x)}
-		if triangle != nil {
-			a.Upper, a.Unit = triangle.Upper, triangle.Unit
-		}
-		a.AddTo(c)
-	case triangle != nil:
-		triangle.AddTo(c)
+		how.Operation, how.Real = operation, !isComplex(x)
+		how.AddTo(c)
+	case triangle:
+		contract.TriangularAttrs{Upper: how.Upper, Unit: how.Unit}.AddTo(c)
 	}
 	least := 64 // for a matrix, however small
 	if operation >= contract.LinalgQRs {
@@ -96,7 +94,7 @@ func Inv(x *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.linalgLaunch(contract.LinalgSolve, x, nil, nil, y)
+	op.linalgLaunch(contract.LinalgSolve, x, nil, contract.LinalgComplexAttrs{}, y)
 	if op.grad {
 		op.attach(op.node(invDeriv, x).SaveOutput(y, 0), y)
 	}
@@ -178,7 +176,11 @@ func solveWith(m, b *core.Tensor, triangle *contract.TriangularAttrs) *core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
-	op.linalgLaunch(k, m, b, triangle, x)
+	how := contract.LinalgComplexAttrs{}
+	if triangle != nil {
+		how.Upper, how.Unit = triangle.Upper, triangle.Unit
+	}
+	op.linalgLaunch(k, m, b, how, x)
 	if op.grad {
 		n := op.node(solveDeriv, m, b).Save(m).SaveOutput(x, 0)
 		n.Any = triangle
@@ -245,7 +247,7 @@ func determinants(name string, x *core.Tensor, kind int) (det, sign, logabs *cor
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgDet, x, nil, nil, det, sign, logabs)
+	op.linalgLaunch(contract.LinalgDet, x, nil, contract.LinalgComplexAttrs{}, det, sign, logabs)
 	if kind == 0 {
 		if op.grad {
 			op.attach(op.node(detDeriv, x).Save(x).SaveOutput(det, 0), det)
@@ -388,7 +390,7 @@ func choleskyOf(x, infos *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.linalgLaunch(contract.LinalgCholesky, x, nil, nil, l, infos)
+	op.linalgLaunch(contract.LinalgCholesky, x, nil, contract.LinalgComplexAttrs{}, l, infos)
 	if op.grad {
 		op.attach(op.node(choleskyDeriv, x).SaveOutput(l, 0), l)
 	}

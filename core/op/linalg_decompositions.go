@@ -23,7 +23,7 @@ func QR(x *core.Tensor) (q, r *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgQR, x, nil, nil, q, r)
+	op.linalgLaunch(contract.LinalgQR, x, nil, contract.LinalgComplexAttrs{}, q, r)
 	if op.grad {
 		op.attach(op.node(qrDeriv, x).SaveOutput(q, 0).SaveOutput(r, 1), q, r)
 	}
@@ -118,7 +118,7 @@ func eighOf(x *core.Tensor, wanted bool) (values, vectors *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgEigh, x, nil, nil, values, vectors)
+	op.linalgLaunch(contract.LinalgEigh, x, nil, contract.LinalgComplexAttrs{}, values, vectors)
 	if op.grad {
 		op.attach(op.node(eighDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
 	}
@@ -186,7 +186,7 @@ func svd(name string, x *core.Tensor, wanted bool) (u, s, vh *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgSVD, x, nil, nil, s, u, vh)
+	op.linalgLaunch(contract.LinalgSVD, x, nil, contract.LinalgComplexAttrs{}, s, u, vh)
 	if op.grad {
 		op.attach(op.node(svdDeriv, x).SaveOutput(u, 0).SaveOutput(s, 1).SaveOutput(vh, 2), u, s, vh)
 	}

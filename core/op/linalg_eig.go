@@ -40,7 +40,7 @@ func eig(name string, x *core.Tensor, wanted bool) (values, vectors *core.Tensor
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgComplex, x, nil, nil, values, vectors)
+	op.linalgLaunch(contract.LinalgComplex, x, nil, contract.LinalgComplexAttrs{}, values, vectors)
 	if op.grad {
 		op.attach(op.node(eigDeriv, x).SaveOutput(values, 0).SaveOutput(vectors, 1), values, vectors)
 	}

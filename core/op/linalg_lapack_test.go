@@ -89,6 +89,10 @@ func checkFactors(t *testing.T, dtype core.DType, scale float64, shape []int) {
 	requireSmall(t, op.Sub(op.MatMul(flipped(u), u), eye(low)), tolerance, "u'u, %v %v %g", dtype, shape, scale)
 	requireSmall(t, op.Sub(op.MatMul(vh, flipped(vh)), eye(low)), tolerance, "v'v, %v %v %g", dtype, shape, scale)
 	requireSmall(t, op.Sub(op.Mul(op.SVDVals(large), down), s), tolerance, "singular values, %v %v %g", dtype, shape, scale)
+	a, tau := op.Geqrf(large)
+	requireSmall(t, op.Sub(op.Mul(op.Triu(op.Narrow(a, -2, 0, low), 0), down), op.Mul(r, down)), tolerance, "r of geqrf, %v %v %g", dtype, shape, scale)
+	requireSmall(t, op.Sub(op.HouseholderProduct(op.Narrow(a, -1, 0, low), tau), q), tolerance, "q of geqrf, %v %v %g", dtype, shape, scale)
+	requireSmall(t, op.Sub(op.Mul(op.Ormqr(a, tau, large, true, true), down), op.Mul(op.Triu(a, 0), down)), tolerance, "ormqr, %v %v %g", dtype, shape, scale)
 	if m != n {
 		return
 	}
@@ -119,6 +123,17 @@ func checkFactors(t *testing.T, dtype core.DType, scale float64, shape []int) {
 			requireSmall(t, op.Sub(op.MatMul(l, flipped(l)), positive), float64(4+n)*tolerance, "cholesky, %v %v", dtype, shape)
 		}
 	}
+	hollow := op.Sub(even, op.DiagEmbed(op.Diagonal(even, 0, -2, -1), 0, -2, -1)) // whose first pivots are of two rows
+	for _, a := range []*core.Tensor{even, hollow} {
+		if n < 2 {
+			break
+		}
+		ld, pivots, infos := op.LDLFactor(op.Tril(a, 0), false)
+		requireSmall(t, op.To(infos, dtype), 0, "infos of ldl, %v %v", dtype, shape)
+		back := op.MatMul(a, op.LDLSolve(ld, pivots, x, false))
+		requireSmall(t, op.Div(op.Sub(back, x), op.VectorNorm(op.LDLSolve(ld, pivots, op.Mul(x, up), false), math.Inf(1), []int{-2, -1}, op.ReduceOptions{KeepDim: true})), 8*tolerance,
+			"ldl, %v %v %g", dtype, shape, scale)
+	}
 	dominant := op.Add(x, op.Mul(eye(n), core.Num(float64(4+2*n))))
 	inverse := op.Inv(op.Mul(dominant, up))
 	requireSmall(t, op.Sub(op.MatMul(dominant, op.Mul(inverse, up)), eye(n)), tolerance, "inverse, %v %v %g", dtype, shape, scale)
@@ -134,10 +149,12 @@ func TestMatricesOfAStackAreIndependent(t *testing.T) {
 			x := op.Randn(60, n, n)
 			for name, f := range map[string]func(x *core.Tensor) *core.Tensor{
 				"inv": op.Inv, "det": op.Det, "svdvals": op.SVDVals,
-				"qr":   func(x *core.Tensor) *core.Tensor { q, _ := op.QR(x); return q },
-				"svd":  func(x *core.Tensor) *core.Tensor { u, _, _ := op.SVD(x); return u },
-				"eigh": func(x *core.Tensor) *core.Tensor { _, v := op.Eigh(x, ""); return v },
-				"lu":   func(x *core.Tensor) *core.Tensor { lu, _, _ := op.LUFactor(x); return lu },
+				"qr":    func(x *core.Tensor) *core.Tensor { q, _ := op.QR(x); return q },
+				"svd":   func(x *core.Tensor) *core.Tensor { u, _, _ := op.SVD(x); return u },
+				"eigh":  func(x *core.Tensor) *core.Tensor { _, v := op.Eigh(x, ""); return v },
+				"lu":    func(x *core.Tensor) *core.Tensor { lu, _, _ := op.LUFactor(x); return lu },
+				"ldl":   func(x *core.Tensor) *core.Tensor { ld, _, _ := op.LDLFactor(x, false); return ld },
+				"geqrf": func(x *core.Tensor) *core.Tensor { a, _ := op.Geqrf(x); return a },
 			} {
 				all := f(x)
 				for _, i := range []int{0, 7, 59} {

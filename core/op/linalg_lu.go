@@ -28,7 +28,7 @@ func LUFactor(x *core.Tensor) (lu, pivots, infos *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail(), op.fail()
 	}
-	op.linalgLaunch(contract.LinalgLU, x, nil, nil, lu, pivots, infos)
+	op.linalgLaunch(contract.LinalgLU, x, nil, contract.LinalgComplexAttrs{}, lu, pivots, infos)
 	if op.grad {
 		op.attach(op.node(luDeriv, x).Save(pivots).SaveOutput(lu, 0), lu, pivots, infos)
 	}
@@ -76,15 +76,22 @@ func luDeriv(ctx *core.BackwardContext) {
 
 // luParts returns L [*, m, k] and U [*, k, n] of what [LUFactor] returns.
 func luParts(lu *core.Tensor) (l, u *core.Tensor) {
-	m, d := lu.Size(-2), lu.DType()
-	k := min(m, lu.Size(-1))
-	l = Add(Tril(Narrow(lu, -1, 0, k), -1), Eye(m, k, TensorOptions{DType: &d, Device: lu.Device()}))
-	return l, Triu(Narrow(lu, -2, 0, k), 0)
+	k := min(lu.Size(-2), lu.Size(-1))
+	return unitLower(Narrow(lu, -1, 0, k)), Triu(Narrow(lu, -2, 0, k), 0)
+}
+
+// unitLower returns what is below the diagonals of matrices, and ones on these.
+func unitLower(x *core.Tensor) *core.Tensor {
+	d := x.DType()
+	return Add(Tril(x, -1), Eye(x.Size(-2), x.Size(-1), TensorOptions{DType: &d, Device: x.Device()}))
 }
 
 // permutation returns which of m rows stands at each place after the exchanges.
 func permutation(name string, pivots *core.Tensor, m int) *core.Tensor {
 	op := begin(name).with(pivots)
+	if op.err != nil {
+		return op.fail()
+	}
 	rows := op.out(core.Int64, append(slices.Clone(pivots.Shape()[:pivots.Dim()-1]), m))
 	in := op.dense(pivots)
 	if op.err != nil {

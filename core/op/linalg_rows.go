@@ -18,6 +18,8 @@ func init() {
 	tall := T{Shape: []int{4, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 2, 0.3, 0.5, 0.1, 1, 0.2, -0.6, 0.4}}
 	wide := T{Shape: []int{2, 3}, Values: []float64{3, 0.2, 0.1, -0.4, 1.5, 0.3}}
 	none := Shaped(0, 2, 2)
+	hermitian := Arg{Name: "hermitian", Default: false, Doc: "whether the conjugate, and not the transpose, of a complex matrix is the matrix"}
+	blocks := T{Shape: []int{3, 3}, Values: []float64{0.3, 2, -0.5, 2, 0.1, 3, -0.5, 3, 0.2}}
 	exchanges := func(shape []int, rows ...float64) T {
 		return T{Shape: shape, DType: core.Int32, Fixed: true, Values: rows, NoGrad: true}
 	}
@@ -44,6 +46,18 @@ func init() {
 			Samples: []Sample{of("square", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3)), of("tall", tall, exchanges([]int{3}, 4, 2, 4)), of("wide", wide, exchanges([]int{2}, 2, 2))}},
 		Row{Name: "linalg_lu_solve", Func: LUSolve, Args: []Arg{{Name: "LU"}, {Name: "pivots"}, b, {Name: "adjoint", Default: false}}, Doc: "The X of A X = B for an A of which the LU decomposition is known.",
 			Samples: []Sample{of("stack", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(3, 2), false), of("adjoint", full, exchanges([]int{2, 3}, 3, 2, 3, 1, 3, 3), Shaped(2, 3, 1), true)}},
+		Row{Name: "geqrf", Func: Geqrf, Args: []Arg{any2}, NoGrad: "to want one is an error", Doc: "The QR decompositions of matrices as R and reflections.", Samples: both},
+		Row{Name: "linalg_householder_product", Func: HouseholderProduct, Args: []Arg{any2, {Name: "tau", Doc: "factors [*, k] of the reflections"}}, Doc: "The first columns of products of reflections.",
+			Samples: []Sample{of("square", full, Shaped(2, 3)), of("tall", tall, Shaped(3)), of("fewer", tall, Shaped(2)), of("none", tall, Shaped(0)), of("no matrices", none, Shaped(0, 2))}},
+		Row{Name: "ormqr", Func: Ormqr, Args: []Arg{any2, {Name: "input2", Doc: "factors [*, k] of the reflections"}, {Name: "input3", Doc: "the matrices that are multiplied"}, {Name: "left", Default: true, Doc: "whether Q stands to the left of the matrices"}, {Name: "transpose", Default: false, Doc: "whether Q is transposed, and of complex numbers conjugated"}}, Doc: "Matrices multiplied by products of reflections.",
+			Samples: []Sample{of("left", full, Shaped(2, 3), Shaped(2, 3, 2), true, false), of("transposed", tall, Shaped(3), Shaped(4, 2), true, true),
+				of("right", tall, Shaped(3), Shaped(2, 4), false, false), of("right transposed", wide, Shaped(2), Shaped(3, 2), false, true), of("no columns", tall, Shaped(3), Shaped(4, 0), true, false)}},
+		Row{Name: "linalg_ldl_factor_ex", Func: LDLFactor, Args: []Arg{x, hermitian}, NoGrad: "to want one is an error", Doc: "Symmetric matrices of exchanged rows and columns as products of triangular ones and one of blocks, the exchanges, and where a matrix is singular.",
+			Samples: []Sample{of("symmetric", positive, false), of("blocks", blocks, false), of("hermitian", blocks, true), of("no matrices", none, false)}},
+		Row{Name: "linalg_ldl_solve", Func: LDLSolve, Args: []Arg{{Name: "LD", Doc: "the factors of matrices [*, n, n] in lower triangles"}, {Name: "pivots", Doc: "exchanges [*, n] of rows, int32"}, b, hermitian}, Doc: "The X of A X = B for an A of which the LDL decomposition is known.",
+			Samples: []Sample{of("stack", positive, exchanges([]int{2, 3}, 1, 3, 3, 1, 2, 3), Shaped(3, 2), false),
+				of("blocks", full, exchanges([]int{2, 3}, -3, -3, 3, 2, -3, -3), Shaped(2, 3, 1), false), of("hermitian", full, exchanges([]int{2, 3}, -3, -3, 3, 2, -3, -3), Shaped(3, 2), true),
+				of("empty", Shaped(0, 0), exchanges([]int{0}), Shaped(0, 2), false)}},
 		Row{Name: "linalg_qr", Func: QR, Args: []Arg{any2}, Doc: "Matrices as products of ones with orthonormal columns and triangular ones.", Samples: []Sample{of("square", full), of("tall", tall), of("wide", wide)}},
 		Row{Name: "linalg_eigh", Func: Eigh, Args: []Arg{x, triangle}, Doc: "The eigenvalues and eigenvectors of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},
 		Row{Name: "linalg_eigvalsh", Func: EigValsH, Args: []Arg{x, triangle}, Doc: "The eigenvalues of symmetric matrices.", Samples: []Sample{of("stack", positive, "")}},

@@ -110,7 +110,7 @@ func init() {
 	ruleNames(linear(last(2)), "tril triu")
 	ruleNames(linear(last(3)), "pixel_shuffle pixel_unshuffle")
 	ruleNames(last(2), `linalg_cholesky linalg_inv linalg_qr linalg_svd linalg_eigh linalg_pinv matrix_power matrix_exp linalg_cholesky_ex
-		linalg_matrix_exp linalg_lu_factor_ex linalg_eig`)
+		linalg_matrix_exp linalg_lu_factor_ex linalg_eig geqrf linalg_ldl_factor_ex`)
 	ruleNames(dims(func(_ *Use, shape []int) []int {
 		to := same(len(shape))
 		for d := max(len(shape)-2, 0); d < len(shape); d++ {

@@ -18,7 +18,7 @@ diag_embed diagflat diagonal diagonal_scatter diff digamma digamma_ dim dim_orde
 dot double dsplit element_size eq eq_ equal erf erf_ erfc erfc_ erfinv erfinv_ exp exp2 exp2_ exp_ expand
 expand_as expm1 expm1_ exponential_ fill_ fill_diagonal_ fix fix_ flatten flip fliplr flipud float float_power
 float_power_ floor floor_ floor_divide floor_divide_ fmax fmin fmod fmod_ frac frac_ frexp gather gcd gcd_ ge
-ge_ geometric_ ger get_device grad grad_fn greater greater_ greater_equal greater_equal_ gt gt_ half
+ge_ geometric_ geqrf ger get_device grad grad_fn greater greater_ greater_equal greater_equal_ gt gt_ half
 hardshrink heaviside heaviside_ histc histogram hsplit hypot hypot_ i0 i0_ igamma igamma_ igammac igammac_
 imag index index_add index_add_ index_copy index_copy_ index_fill index_fill_ index_put index_put_
 index_reduce_ index_select indices inner int inverse is_coalesced is_conj is_contiguous is_cpu is_cuda
@@ -32,20 +32,20 @@ masked_select matmul matrix_exp matrix_power max maximum mean median min minimum
 msort mul mul_ multinomial multiply multiply_ mv mvlgamma mvlgamma_ nan_to_num nan_to_num_ nanmean nanmedian
 nanquantile nansum narrow narrow_copy nbytes ndim ndimension ne ne_ neg neg_ negative negative_ nelement
 new_empty new_empty_strided new_full new_ones new_tensor new_zeros nextafter nextafter_ nonzero nonzero_static
-norm normal_ not_equal not_equal_ numel numpy outer output_nr permute pin_memory pinverse polygamma polygamma_
-positive pow pow_ prelu prod put put_ qr quantile rad2deg rad2deg_ random_ ravel real reciprocal reciprocal_
-register_hook register_post_accumulate_grad_hook relu relu_ remainder remainder_ renorm renorm_ repeat
-repeat_interleave requires_grad requires_grad_ reshape reshape_as resize_ resize_as_ resolve_conj resolve_neg
-retain_grad retains_grad roll rot90 round round_ row_indices rsqrt rsqrt_ scatter scatter_ scatter_add
-scatter_add_ scatter_reduce scatter_reduce_ select select_scatter set_ sgn sgn_ shape share_memory_ short
-sigmoid sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ size slice_scatter slogdet smm softmax sort
-sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ split split_with_sizes sqrt sqrt_ square
-square_ squeeze squeeze_ sspaddmm std stft storage storage_offset stride sub sub_ subtract subtract_ sum
-sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ t t_ take take_along_dim tan tan_ tanh tanh_
-tensor_split tile to to_dense to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
-tolist topk trace transpose transpose_ triangular_solve tril tril_ triu triu_ true_divide true_divide_ trunc
-trunc_ type type_as unbind unflatten unfold uniform_ unique unique_consecutive unsafe_chunk unsafe_split
-unsqueeze unsqueeze_ untyped_storage values var vdot view view_as vsplit where xlogy xlogy_ zero_
+norm normal_ not_equal not_equal_ numel numpy orgqr ormqr outer output_nr permute pin_memory pinverse
+polygamma polygamma_ positive pow pow_ prelu prod put put_ qr quantile rad2deg rad2deg_ random_ ravel real
+reciprocal reciprocal_ register_hook register_post_accumulate_grad_hook relu relu_ remainder remainder_ renorm
+renorm_ repeat repeat_interleave requires_grad requires_grad_ reshape reshape_as resize_ resize_as_
+resolve_conj resolve_neg retain_grad retains_grad roll rot90 round round_ row_indices rsqrt rsqrt_ scatter
+scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ select select_scatter set_ sgn sgn_ shape
+share_memory_ short sigmoid sigmoid_ sign sign_ signbit sin sin_ sinc sinc_ sinh sinh_ size slice_scatter
+slogdet smm softmax sort sparse_dim sparse_mask sparse_resize_ sparse_resize_and_clear_ split split_with_sizes
+sqrt sqrt_ square square_ squeeze squeeze_ sspaddmm std stft storage storage_offset stride sub sub_ subtract
+subtract_ sum sum_to_size svd swapaxes swapaxes_ swapdims swapdims_ t t_ take take_along_dim tan tan_ tanh
+tanh_ tensor_split tile to to_dense to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc
+to_sparse_csr tolist topk trace transpose transpose_ triangular_solve tril tril_ triu triu_ true_divide
+true_divide_ trunc trunc_ type type_as unbind unflatten unfold uniform_ unique unique_consecutive unsafe_chunk
+unsafe_split unsqueeze unsqueeze_ untyped_storage values var vdot view view_as vsplit where xlogy xlogy_ zero_
 """,
     "top": """
 Generator Size Tensor abs abs_ absolute acos acos_ acosh acosh_ adaptive_avg_pool1d adaptive_max_pool1d add
@@ -68,7 +68,7 @@ enable_grad eq equal erf erf_ erfc erfc_ erfinv exp exp2 exp2_ exp_ expm1 expm1_
 fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout feature_alpha_dropout_
 fill fill_ finfo fix fix_ flatten flip fliplr flipud float float16 float32 float64 float_power floor floor_
 floor_divide fmax fmin fmod frac frac_ frexp from_dlpack from_numpy frombuffer full full_like gather gcd gcd_
-ge ger get_default_device get_default_dtype get_deterministic_debug_mode get_device get_device_module
+ge geqrf ger get_default_device get_default_dtype get_deterministic_debug_mode get_device get_device_module
 get_float32_matmul_precision get_num_interop_threads get_num_threads get_rng_state gradient greater
 greater_equal group_norm gt half hamming_window hann_window hardshrink heaviside hinge_embedding_loss histc
 histogram histogramdd hsplit hstack hypot i0 i0_ igamma igammac iinfo imag index_add index_fill index_put
@@ -82,22 +82,23 @@ logit logit_ logspace logsumexp long lt lu_solve lu_unpack manual_seed margin_ra
 masked_scatter masked_select matmul matrix_exp matrix_power max maximum mean median meshgrid min minimum mm
 mode moveaxis movedim msort mul multinomial multiply mv mvlgamma nan nan_to_num nan_to_num_ nanmean nanmedian
 nanquantile nansum narrow ne neg neg_ negative negative_ newaxis nextafter no_grad nonzero nonzero_static norm
-normal not_equal numel ones ones_like outer pairwise_distance pdist permute pi pca_lowrank pinverse
-pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu preserve_format prod
-promote_types put quantile rad2deg rad2deg_ rand rand_like randint randint_like randn randn_like randperm
-range ravel real reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave reshape resize_as_
-resolve_conj resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu rrelu_ rsqrt rsqrt_ rsub
-save scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select select_scatter selu selu_
-set_default_device set_default_tensor_type set_deterministic_debug_mode set_float32_matmul_precision
-set_flush_denormal set_num_interop_threads set_num_threads set_printoptions set_rng_state set_warn_always sgn
-short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_ slice_scatter slogdet smm softmax sort
-sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor
-sparse_csr_tensor split split_with_sizes sqrt sqrt_ square square_ squeeze sspaddmm stack std std_mean stft
-strided sub subtract sum svd svd_lowrank swapaxes swapdims t take take_along_dim tan tan_ tanh tanh_ tensor
-tensor_split tensordot threshold threshold_ tile topk trace transpose trapezoid trapz triangular_solve tril
-tril_indices triplet_margin_loss triu triu_indices true_divide trunc trunc_ typename uint8 unbind unflatten
-unique_consecutive unravel_index unsafe_chunk unsafe_split unsqueeze use_deterministic_algorithms vander var
-var_mean vdot view_as_complex view_as_real vmap vsplit vstack where xlogy xlogy_ zero_ zeros zeros_like
+normal not_equal numel ones ones_like orgqr ormqr outer pairwise_distance pca_lowrank pdist permute pi
+pinverse pixel_shuffle pixel_unshuffle poisson poisson_nll_loss polar polygamma positive pow prelu
+preserve_format prod promote_types put quantile rad2deg rad2deg_ rand rand_like randint randint_like randn
+randn_like randperm range ravel real reciprocal reciprocal_ relu relu_ remainder renorm repeat_interleave
+reshape resize_as_ resolve_conj resolve_neg result_type rms_norm roll rot90 round round_ row_stack rrelu
+rrelu_ rsqrt rsqrt_ rsub save scalar_tensor scatter scatter_add scatter_reduce searchsorted seed select
+select_scatter selu selu_ set_default_device set_default_tensor_type set_deterministic_debug_mode
+set_float32_matmul_precision set_flush_denormal set_num_interop_threads set_num_threads set_printoptions
+set_rng_state set_warn_always sgn short sigmoid sigmoid_ sign signbit sin sin_ sinc sinc_ sinh sinh_
+slice_scatter slogdet smm softmax sort sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor
+sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor split split_with_sizes sqrt sqrt_ square square_ squeeze
+sspaddmm stack std std_mean stft strided sub subtract sum svd svd_lowrank swapaxes swapdims t take
+take_along_dim tan tan_ tanh tanh_ tensor tensor_split tensordot threshold threshold_ tile topk trace
+transpose trapezoid trapz triangular_solve tril tril_indices triplet_margin_loss triu triu_indices true_divide
+trunc trunc_ typename uint8 unbind unflatten unique_consecutive unravel_index unsafe_chunk unsafe_split
+unsqueeze use_deterministic_algorithms vander var var_mean vdot view_as_complex view_as_real vmap vsplit
+vstack where xlogy xlogy_ zero_ zeros zeros_like
 """,
     "linalg": """
 LinAlgError cholesky cholesky_ex cross det diagonal eig eigh eigvals eigvalsh householder_product inv inv_ex

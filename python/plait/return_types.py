@@ -112,6 +112,28 @@ class LUFactorEx(NamedTuple):
     info: Tensor
 
 
+class LDLFactor(NamedTuple):
+    """A triangular matrix and one of blocks in one, and the exchanges of rows: of linalg.ldl_factor."""
+
+    LD: Tensor
+    pivots: Tensor
+
+
+class LDLFactorEx(NamedTuple):
+    """What linalg.ldl_factor returns, and where a matrix is singular."""
+
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+class Geqrf(NamedTuple):
+    """R with the vectors of reflections below it, and their factors: of geqrf."""
+
+    a: Tensor
+    tau: Tensor
+
+
 class CholeskyEx(NamedTuple):
     """Triangular factors, and where there is none: of linalg.cholesky_ex."""
 
@@ -137,5 +159,6 @@ max = min = median = nanmedian = mode = sort = topk = kthvalue = cummax = cummin
 aminmax, frexp, histogram, qr, svd = MinMax, Frexp, Histogram, QR, SVD
 slogdet = linalg_slogdet = Slogdet
 linalg_lu, lu_unpack, linalg_lu_factor, linalg_lu_factor_ex = LU, LU, LUFactor, LUFactorEx
+linalg_ldl_factor, linalg_ldl_factor_ex, geqrf = LDLFactor, LDLFactorEx, Geqrf
 linalg_cholesky_ex, linalg_inv_ex, linalg_solve_ex = CholeskyEx, InvEx, SolveEx
 linalg_qr, linalg_svd, linalg_eig, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eig, Eigh, Lstsq

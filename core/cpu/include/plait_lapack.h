@@ -17,6 +17,7 @@ enum plait_lapack_routine {
   PLAIT_GESDD,  // singular values
   PLAIT_GELSY,  // least squares
   PLAIT_GEEV,   // eigenvalues of matrices that are not symmetric
+  PLAIT_SYTRF,  // LDL of a symmetric matrix
   PLAIT_ROUTINES,
 };
 
@@ -30,6 +31,8 @@ enum plait_lapack_complex_routine {
   PLAIT_C_HEEVD,
   PLAIT_C_GESDD,
   PLAIT_C_GEEV,
+  PLAIT_C_SYTRF,
+  PLAIT_C_HETRF,
   PLAIT_C_ROUTINES,
 };
 
@@ -61,6 +64,8 @@ typedef void plait_gelsy(plait_lapack_int m, plait_lapack_int n, plait_lapack_in
                          plait_lapack_int ldb, void *pivots, const void *rcond, int64_t *rank, void *work, plait_lapack_int lwork, int64_t *info);
 typedef void plait_geev(const char *left, const char *right, plait_lapack_int n, void *a, plait_lapack_int lda, void *re, void *im, void *vl,
                         plait_lapack_int ldvl, void *vr, plait_lapack_int ldvr, void *work, plait_lapack_int lwork, int64_t *info, size_t, size_t);
+typedef void plait_sytrf(const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, void *pivots, void *work, plait_lapack_int lwork,
+                         int64_t *info, size_t);
 
 // For complex numbers these take other arguments.
 typedef void plait_heevd(const char *jobz, const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, void *values, void *work,

@@ -9,7 +9,7 @@ from plait import linalg as la
 from plait._dtype import get_default_dtype
 from plait._functions._checked import checked
 from plait._functions._common import is_complex_factor, store
-from plait.return_types import LU, QR, SVD, Slogdet
+from plait.return_types import LU, QR, SVD, Geqrf, Slogdet
 
 if TYPE_CHECKING:
     from plait._tensor import Number, Tensor
@@ -30,6 +30,7 @@ __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
     "det",
+    "geqrf",
     "ger",
     "inverse",
     "logdet",
@@ -39,6 +40,8 @@ __all__ = [
     "matrix_exp",
     "matrix_power",
     "mvlgamma",
+    "orgqr",
+    "ormqr",
     "pca_lowrank",
     "pinverse",
     "qr",
@@ -246,6 +249,44 @@ def lu_unpack(
     none = _ops.empty(0, dtype=LU_data.dtype, device=LU_data.device)
     data = (low, up) if unpack_data else (none, none)
     return store(out, LU(p if unpack_pivots else none, *data))
+
+
+@checked
+def geqrf(input: Tensor, *, out: Any = None) -> Geqrf:
+    """Returns R of the QR decomposition of matrices [*, m, n] with vectors of reflections below it, and their factors.
+
+    Q is the product of the reflections, which `orgqr` makes and `ormqr` multiplies by. See `linalg.qr` for Q itself.
+    """
+    return store(out, Geqrf(*_ops.geqrf(input)))
+
+
+@checked
+def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Returns the first columns of the product of reflections with factors `input2`: `linalg.householder_product`."""
+    return la.householder_product(input, input2, out=out)
+
+
+@checked
+def ormqr(
+    input: Tensor,
+    input2: Tensor,
+    input3: Tensor,
+    left: bool = True,
+    transpose: bool = False,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
+    """Returns the product of Q, which `geqrf` found, and matrices.
+
+    Args:
+        input: matrices [*, m, n] with the vectors of the reflections below their diagonals
+        input2: the factors of the reflections [*, min(m, n)]
+        input3: [*, m, c], or, not `left`, [*, c, m]
+        left: whether Q stands to the left of input3
+        transpose: whether Q is transposed, and of complex numbers conjugated
+        out: where the result goes
+    """
+    return store(out, _ops.ormqr(input, input2, input3, left, transpose))
 
 
 @checked

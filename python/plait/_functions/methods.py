@@ -81,6 +81,9 @@ class TensorFunctions:
     slogdet = method(matrix.slogdet)
     cholesky = method(matrix.cholesky)
     qr = method(matrix.qr)
+    geqrf = method(matrix.geqrf)
+    orgqr = method(matrix.orgqr)
+    ormqr = method(matrix.ormqr)
     svd = method(matrix.svd)
     record_stream = conversion.record_stream
     get_device = conversion.get_device

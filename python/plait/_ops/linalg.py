@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cross", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_inv", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "trace", "vander"]
+__all__ = ["cross", "geqrf", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_householder_product", "linalg_inv", "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "ormqr", "trace", "vander"]
 
 _cross = _core.bind_Cross
 
@@ -35,6 +35,24 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(cross, locals(), error)
     return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
+
+_geqrf = _core.bind_Geqrf
+
+
+def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
+    """The QR decompositions of matrices as R and reflections.
+
+    Args:
+        input: matrices [*, m, n]
+    """
+    try:
+        out_ = array("q", (0, 0))
+        status = _geqrf(input._h, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(geqrf, locals(), error)
+    if status < 0:
+        settle(status, _geqrf, input._h, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1])
 
 _linalg_cholesky = _core.bind_LinalgCholesky
 
@@ -160,6 +178,22 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
         return misuse(linalg_eigvalsh, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_eigvalsh, input._h, UPLO))
 
+_linalg_householder_product = _core.bind_LinalgHouseholderProduct
+
+
+def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of products of reflections.
+
+    Args:
+        input: matrices [*, m, n]
+        tau: factors [*, k] of the reflections
+    """
+    try:
+        status = _linalg_householder_product(input._h, tau._h)
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(linalg_householder_product, locals(), error)
+    return own(status if status > 0 else settle(status, _linalg_householder_product, input._h, tau._h))
+
 _linalg_inv = _core.bind_LinalgInv
 
 
@@ -174,6 +208,44 @@ def linalg_inv(input: Tensor) -> Tensor:
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(linalg_inv, locals(), error)
     return own(status if status > 0 else settle(status, _linalg_inv, input._h))
+
+_linalg_ldl_factor_ex = _core.bind_LinalgLdlFactorEx
+
+
+def linalg_ldl_factor_ex(input: Tensor, hermitian: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Symmetric matrices of exchanged rows and columns as products of triangular ones and one of blocks,
+    the exchanges, and where a matrix is singular.
+
+    Args:
+        input: matrices [*, n, n]
+        hermitian: whether the conjugate, and not the transpose, of a complex matrix is the matrix
+    """
+    try:
+        out_ = array("q", (0, 0, 0))
+        status = _linalg_ldl_factor_ex(input._h, hermitian, out_.buffer_info()[0])
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(linalg_ldl_factor_ex, locals(), error)
+    if status < 0:
+        settle(status, _linalg_ldl_factor_ex, input._h, hermitian, out_.buffer_info()[0])
+    return own(out_[0]), own(out_[1]), own(out_[2])
+
+_linalg_ldl_solve = _core.bind_LinalgLdlSolve
+
+
+def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool = False) -> Tensor:
+    """The X of A X = B for an A of which the LDL decomposition is known.
+
+    Args:
+        LD: the factors of matrices [*, n, n] in lower triangles
+        pivots: exchanges [*, n] of rows, int32
+        B: the right sides
+        hermitian: whether the conjugate, and not the transpose, of a complex matrix is the matrix
+    """
+    try:
+        status = _linalg_ldl_solve(LD._h, pivots._h, B._h, hermitian)
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(linalg_ldl_solve, locals(), error)
+    return own(status if status > 0 else settle(status, _linalg_ldl_solve, LD._h, pivots._h, B._h, hermitian))
 
 _linalg_lstsq = _core.bind_LinalgLstsq
 
@@ -386,6 +458,25 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
     if status < 0:
         settle(status, _lu_unpack, LU_data._h, LU_pivots._h, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
+
+_ormqr = _core.bind_Ormqr
+
+
+def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Matrices multiplied by products of reflections.
+
+    Args:
+        input: matrices [*, m, n]
+        input2: factors [*, k] of the reflections
+        input3: the matrices that are multiplied
+        left: whether Q stands to the left of the matrices
+        transpose: whether Q is transposed, and of complex numbers conjugated
+    """
+    try:
+        status = _ormqr(input._h, input2._h, input3._h, left, transpose)
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(ormqr, locals(), error)
+    return own(status if status > 0 else settle(status, _ormqr, input._h, input2._h, input3._h, left, transpose))
 
 _trace = _core.bind_Trace
 

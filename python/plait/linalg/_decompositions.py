@@ -10,7 +10,7 @@ from plait._errors import LinAlgError, MissingFeatureError
 from plait._functions import decompositions as de
 from plait._functions._common import store
 from plait._modes import no_grad, without_autocast
-from plait.return_types import LU, QR, CholeskyEx, Eig, Eigh, LinalgSVD, LUFactor, LUFactorEx
+from plait.return_types import LU, QR, CholeskyEx, Eig, Eigh, LDLFactor, LDLFactorEx, LinalgSVD, LUFactor, LUFactorEx
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -23,6 +23,8 @@ __all__ = [
     "eigvals",
     "eigvalsh",
     "householder_product",
+    "ldl_factor",
+    "ldl_factor_ex",
     "lu",
     "lu_factor",
     "lu_factor_ex",
@@ -154,20 +156,38 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None
     """Returns the first columns of the product of the reflections I - tau v v^H.
 
     Args:
-        input: below the diagonal of each column lies v; on it v is 1 and above 0
-        tau: of the reflections, one for each of the first columns of input
+        input: matrices [*, m, n]: below the diagonal of each column lies v; on it v is 1 and above 0
+        tau: [*, k], of the reflections, one for each of the first columns of input
         out: where the result goes
     """
-    m, n = input.shape[-2:]
-    if not tau.shape[-1] <= n <= m:
-        raise ValueError(
-            f"householder_product: got input {list(input.shape)} and tau {list(tau.shape)}, want tau <= columns <= rows"
-        )
-    eye = _ops.expand(_ops.eye(m, n, dtype=input.dtype, device=input.device), input.shape)
-    v, tau = (_ops.tril(input, -1) + eye)[..., : tau.shape[-1]], _ops.unsqueeze(tau, -1)
-    with without_autocast():  # I - V T V^H for the T with 1 / tau on the diagonal of its inverse, and V^H V above it
-        w = _ops.linalg_solve_triangular(tau * _ops.matmul(v.mH, v), tau * v[..., :n, :].mH, True, True)
-        return store(out, eye - _ops.matmul(v, w))
+    return store(out, _ops.linalg_householder_product(input, tau))
+
+
+def ldl_factor_ex(
+    input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None
+) -> LDLFactorEx:
+    """Returns a compact LDL decomposition of symmetric matrices [*, n, n], of which the lower triangle is read.
+
+    Of exchanged rows and columns they are L D L^T, or L D L^H of complex ones that are `hermitian`. The lower triangle
+    LD holds D and, below it, L without its diagonal of ones. D has blocks of one row and of two, whose element below
+    the diagonal is D's. pivots says with which row, counted from 1, each was exchanged, one after the other; those of a
+    block of two rows are both the negative of the row with which the second was. info is 0 or the first place, counted
+    from 1, of a 0 on D's diagonal.
+    """
+    ld, pivots, info = _ops.linalg_ldl_factor_ex(input, hermitian)
+    _raise("ldl_factor_ex", "singular", info, check_errors)
+    return store(out, LDLFactorEx(ld, pivots, info))
+
+
+def ldl_factor(input: Tensor, *, hermitian: bool = False, out: Any = None) -> LDLFactor:
+    """Returns what `ldl_factor_ex` does without the infos.
+
+    Raises:
+        LinAlgError: if a matrix is singular.
+    """
+    ld, pivots, info = _ops.linalg_ldl_factor_ex(input, hermitian)
+    _raise("ldl_factor", "singular", info)
+    return store(out, LDLFactor(ld, pivots))
 
 
 def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "inv",
     "inv_ex",
+    "ldl_solve",
     "lstsq",
     "lu_solve",
     "matrix_rank",
@@ -71,6 +72,11 @@ def lu_solve(
     if left:
         return store(out, _ops.linalg_lu_solve(LU, pivots, B, adjoint))
     return store(out, _ops.linalg_lu_solve(LU, pivots, B.mH, not adjoint).mH)
+
+
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False, out: Tensor | None = None) -> Tensor:
+    """Returns X with A X = B, where `ldl_factor` made LD and pivots of A with the same `hermitian`."""
+    return store(out, _ops.linalg_ldl_solve(LD, pivots, B, hermitian))
 
 
 def inv(A: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -3,7 +3,7 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x49f2c30f
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb98f31c2
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #cgo noescape plaitk_linalg_run

@@ -21,14 +21,15 @@ import (
 var complexOperations = map[contract.LinalgOperation]C.int32_t{
 	contract.LinalgSolves: C.LINALG_SOLVE, contract.LinalgDeterminants: C.LINALG_DET, contract.LinalgTriangles: C.LINALG_TRIANGULAR,
 	contract.LinalgCholeskys: C.LINALG_CHOLESKY, contract.LinalgLUs: C.LINALG_LU, contract.LinalgQRs: C.LINALG_QR, contract.LinalgEighs: C.LINALG_EIGH,
-	contract.LinalgSVDs: C.LINALG_SVD, contract.LinalgEigs: C.LINALG_EIG,
+	contract.LinalgSVDs: C.LINALG_SVD, contract.LinalgEigs: C.LINALG_EIG, contract.LinalgReflections: C.LINALG_GEQRF,
+	contract.LinalgLDLs: C.LINALG_LDL,
 }
 
 func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
 		contract.LinalgSolve: C.LINALG_SOLVE, contract.LinalgDet: C.LINALG_DET, contract.LinalgTriangular: C.LINALG_TRIANGULAR,
 		contract.LinalgCholesky: C.LINALG_CHOLESKY, contract.LinalgQR: C.LINALG_QR, contract.LinalgEigh: C.LINALG_EIGH, contract.LinalgSVD: C.LINALG_SVD,
-		contract.LinalgLU: C.LINALG_LU, contract.LinalgLstSq: C.LINALG_LSTSQ,
+		contract.LinalgLU: C.LINALG_LU, contract.LinalgLstSq: C.LINALG_LSTSQ, contract.LinalgGeqrf: C.LINALG_GEQRF, contract.LinalgLDL: C.LINALG_LDL,
 	} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op, nil) })
 	}
@@ -51,6 +52,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, z *contract.LinalgComp
 	if z != nil {
 		l.is_complex, l.real = 1, C.int32_t(contract.Flag(z.Real))
 		l.upper, l.unit = C.int32_t(contract.Flag(z.Upper)), C.int32_t(contract.Flag(z.Unit))
+		l.hermitian = C.int32_t(contract.Flag(z.Hermitian))
 	}
 	l.k = l.n
 	if len(c.Ins) > 1 && c.Ins[1].Present() {
@@ -59,7 +61,7 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, z *contract.LinalgComp
 	}
 	outs := c.Outs
 	switch {
-	case op == C.LINALG_LU:
+	case op == C.LINALG_LU || op == C.LINALG_LDL:
 		l.pivots, l.infos = (*C.int32_t)(outs[1].Ptr()), (*C.int32_t)(outs[2].Ptr())
 		outs = outs[:1]
 	case op == C.LINALG_LSTSQ:

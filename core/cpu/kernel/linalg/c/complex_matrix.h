@@ -98,6 +98,30 @@ static void FN(qr)(const job *l, const buffers *w, const C *x, C *q, C *r) {
   FN(flip)(k, m, a, m, q, k);
 }
 
+static void FN(geqrf)(const job *l, const buffers *w, const C *x, C *out, C *tau) {
+  int64_t m = l->of->m, n = l->of->n, info = 0;
+  C *a = w->a;
+  FN(flip)(m, n, x, n, a, m);
+  ROUTINE(geqrf, PLAIT_C_GEQRF)(&m, &n, a, &m, tau, w->work, &w->lwork, &info);
+  FN(flip)(n, m, a, m, out, n);
+}
+
+static plait_sytrf *FN(ldl_routine)(const job *l) {
+  return l->of->hermitian ? ROUTINE(sytrf, PLAIT_C_HETRF) : ROUTINE(sytrf, PLAIT_C_SYTRF);
+}
+
+static int64_t FN(ldl)(const job *l, const buffers *w, const C *x, C *out, int32_t *pivots) {
+  int64_t n = l->of->n, info = 0;
+  C *a = w->a;
+  FN(flip)(n, n, x, n, a, n);
+  FN(ldl_routine)(l)("L", &n, a, &n, w->ints, w->work, &w->lwork, &info, 1);
+  for (int64_t i = 0; l->lapack->wide && i < n; i++) w->ints[i] = (int32_t)((int64_t *)(void *)w->ints)[i];
+  for (int64_t i = 0; i < n; i++) memset(a + i * n, 0, (size_t)i * sizeof *a);
+  FN(flip)(n, n, a, n, out, n);
+  memcpy(pivots, w->ints, (size_t)n * sizeof *pivots);
+  return (int32_t)info;
+}
+
 static bool FN(eigh)(const job *l, const buffers *w, const C *x, T *values, C *vectors) {
   int64_t n = l->of->n, info = 0;
   C *a = w->a;
@@ -153,6 +177,10 @@ static void FN(work)(job *l) {
   if (l->of->op == LINALG_QR) {
     ROUTINE(geqrf, PLAIT_C_GEQRF)(&m, &n, NULL, &m, NULL, work, &all, &info);
     ROUTINE(orgqr, PLAIT_C_UNGQR)(&m, &k, &k, NULL, &m, NULL, more, &all, &info);
+  } else if (l->of->op == LINALG_GEQRF) {
+    ROUTINE(geqrf, PLAIT_C_GEQRF)(&m, &n, NULL, &m, NULL, work, &all, &info);
+  } else if (l->of->op == LINALG_LDL) {
+    FN(ldl_routine)(l)("L", &n, NULL, &n, NULL, work, &all, &info, 1);
   } else if (l->of->op == LINALG_EIGH) {
     ROUTINE(heevd, PLAIT_C_HEEVD)(l->of->out[1] ? "V" : "N", "L", &n, NULL, &n, NULL, work, &all, real, &all, &ints, &all, &info, 1, 1);
     l->lrwork = (int64_t)real[0];
@@ -176,7 +204,10 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
   int64_t m = of->m, n = of->n, k = of->k, low = m < n ? m : n;
   const C *a = (const C *)of->a + at * m * n, *b = of->b ? (const C *)of->b + at * n * k : NULL;
   void *const *out = of->out;
-  if (of->op >= LINALG_QR && low == 0) return (result){0};
+  if (of->op >= LINALG_QR && low == 0) {
+    if (of->op == LINALG_LDL) of->infos[at] = 0;
+    return (result){0};
+  }
   bool done = true;
   switch (of->op) {
     case LINALG_SOLVE:
@@ -213,6 +244,12 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
     }
     case LINALG_QR:
       FN(qr)(l, w, a, (C *)out[0] + at * m * low, (C *)out[1] + at * low * n);
+      return (result){0};
+    case LINALG_GEQRF:
+      FN(geqrf)(l, w, a, (C *)out[0] + at * m * n, (C *)out[1] + at * low);
+      return (result){0};
+    case LINALG_LDL:
+      of->infos[at] = (int32_t)FN(ldl)(l, w, a, (C *)out[0] + at * n * n, of->pivots + at * n);
       return (result){0};
     case LINALG_EIGH:
       done = FN(eigh)(l, w, a, (T *)out[0] + at * n, out[1] ? (C *)out[1] + at * n * n : NULL);

@@ -19,6 +19,8 @@ enum {
   LINALG_SVD,         // singular values in descending order, U, and V', of A = U S V'
   LINALG_LSTSQ,       // the least X of those that make A X - B least
   LINALG_EIG,         // complex eigenvalues and eigenvectors, as columns
+  LINALG_GEQRF,       // R and, below it, the reflections whose product is Q, and their factors
+  LINALG_LDL,         // L, without its unit diagonal, and the D of blocks of 1 and 2 rows of A = L D L' with its rows and columns exchanged
 };
 
 enum { LINALG_OK = 0, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED, LINALG_STATUSES };
@@ -32,8 +34,10 @@ struct plaitk_linalg {
   const void *a, *b;
   void *out[3];           // eigenvectors and singular vectors may be NULL
   int32_t upper, unit;    // of a triangular A: upper triangle, and unit diagonal
-  int32_t *pivots;        // of LU: the row, counted from 1, that each of the first min(m, n) rows was exchanged with, in order
-  int32_t *infos;         // of Cholesky or LU: the first row, counted from 1, that failed, or 0; if NULL, a failure is an error
+  int32_t hermitian;      // of LDL: L' is conjugated
+  int32_t *pivots;        // of LU: the row, counted from 1, that each of the first min(m, n) rows was exchanged with, in order;
+                          // of LDL: the same, and of two rows of a block, with both, the negative of that of the second
+  int32_t *infos;         // of Cholesky, LU or LDL: the first row, counted from 1, that failed, or 0; if NULL, a failure is an error
                           // of LSTSQ: the rank
   double rcond;           // of LSTSQ: the largest singular value times it counts as 0
   const void *lapack;     // a plaitk_lapack, or NULL

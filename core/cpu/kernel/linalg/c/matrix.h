@@ -139,6 +139,35 @@ static void FN(qr)(const job *l, const buffers *w, const T *x, T *q, T *r) {
   FN(flip)(k, m, columns, m, q, k);
 }
 
+static void FN(geqrf)(const job *l, const buffers *w, const T *x, T *out, T *tau) {
+  int64_t m = l->of->m, n = l->of->n, info = 0;
+  T *a = w->a;
+  FN(flip)(m, n, x, n, a, m);
+  if (!l->lapack || min64(m, n) <= SMALL_QR) {
+    FN(plain_geqrf)(m, n, a, tau, w->c);
+  } else {
+    ROUTINE(geqrf, PLAIT_GEQRF)(&m, &n, a, &m, tau, w->work, &w->lwork, &info);
+  }
+  FN(flip)(n, m, a, m, out, n);
+}
+
+// Of a and the result, which is row-major, the lower triangles count.
+static int64_t FN(ldl)(const job *l, const buffers *w, const T *x, T *out, int32_t *pivots) {
+  int64_t n = l->of->n, info = 0;
+  T *a = w->a;
+  FN(flip)(n, n, x, n, a, n);
+  if (!l->lapack || n <= SMALL_LU) {
+    info = FN(plain_ldl)(n, a, w->ints);
+  } else {
+    ROUTINE(sytrf, PLAIT_SYTRF)("L", &n, a, &n, w->ints, w->work, &w->lwork, &info, 1);
+    for (int64_t i = 0; l->lapack->wide && i < n; i++) w->ints[i] = (int32_t)((int64_t *)(void *)w->ints)[i];
+  }
+  for (int64_t i = 0; i < n; i++) memset(a + i * n, 0, (size_t)i * sizeof *a);
+  FN(flip)(n, n, a, n, out, n);
+  memcpy(pivots, w->ints, (size_t)n * sizeof *pivots);
+  return (int32_t)info;
+}
+
 static bool FN(eigh)(const job *l, const buffers *w, const T *x, T *values, T *vectors) {
   int64_t n = l->of->n, info = 0;
   T *a = w->a;
@@ -216,6 +245,10 @@ static int64_t FN(work)(const job *l) {
   if (l->of->op == LINALG_QR) {
     ROUTINE(geqrf, PLAIT_GEQRF)(&m, &n, NULL, &m, NULL, &work, &all, &info);
     ROUTINE(orgqr, PLAIT_ORGQR)(&m, &k, &k, NULL, &m, NULL, &more, &all, &info);
+  } else if (l->of->op == LINALG_GEQRF) {
+    ROUTINE(geqrf, PLAIT_GEQRF)(&m, &n, NULL, &m, NULL, &work, &all, &info);
+  } else if (l->of->op == LINALG_LDL) {
+    ROUTINE(sytrf, PLAIT_SYTRF)("L", &n, NULL, &n, NULL, &work, &all, &info, 1);
   } else if (l->of->op == LINALG_EIGH) {
     ROUTINE(syevd, PLAIT_SYEVD)(l->of->out[1] ? "V" : "N", "L", &n, NULL, &n, NULL, &work, &all, &ints, &all, &info, 1, 1);
   } else if (l->of->op == LINALG_SVD) {
@@ -235,6 +268,8 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
   if (of->op >= LINALG_QR && low == 0) {
     if (of->op == LINALG_LSTSQ) {
       memset(out[0] + at * n * k, 0, (size_t)(n * k) * sizeof(T));
+      of->infos[at] = 0;
+    } else if (of->op == LINALG_LDL) {
       of->infos[at] = 0;
     }
     return (result){0};
@@ -270,6 +305,12 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
     }
     case LINALG_QR:
       FN(qr)(l, w, a, out[0] + at * m * low, out[1] + at * low * n);
+      return (result){0};
+    case LINALG_GEQRF:
+      FN(geqrf)(l, w, a, out[0] + at * m * n, out[1] + at * low);
+      return (result){0};
+    case LINALG_LDL:
+      of->infos[at] = (int32_t)FN(ldl)(l, w, a, out[0] + at * n * n, of->pivots + at * n);
       return (result){0};
     case LINALG_EIGH:
       return (result){FN(eigh)(l, w, a, out[0] + at * n, out[1] ? out[1] + at * n * n : NULL) ? LINALG_OK : LINALG_DIVERGED, 0};

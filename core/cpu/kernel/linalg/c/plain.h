@@ -83,9 +83,8 @@ PLAIT_INLINE T FN(largest)(int64_t n, const T *x) {
   return most;
 }
 
-// QR by Householder reflections I - v v'. The upper triangle of a, n columns of m elements, becomes R, and q gets the min(m, n) columns
-// of Q. w has the min(m, n) v, m elements each.
-PLAIT_CLONES static void FN(plain_qr)(int64_t m, int64_t n, T *a, T *q, T *w) {
+// Householder reflections I - v v' that make the n columns of a, m elements each, upper triangular: R. w gets the min(m, n) v, m elements each.
+PLAIT_CLONES static void FN(plain_reflections)(int64_t m, int64_t n, T *a, T *w) {
   int64_t count = m < n ? m : n;
   memset(w, 0, (size_t)(count * m) * sizeof *w);
   for (int64_t j = 0; j < count; j++) {
@@ -101,12 +100,91 @@ PLAIT_CLONES static void FN(plain_qr)(int64_t m, int64_t n, T *a, T *q, T *w) {
     for (int64_t i = 1; i < rest; i++) v[j + i] = x[i] / head * root;
     for (int64_t c = j; c < n; c++) FN(add_scaled)(rest, -FN(dot)(rest, v + j, a + c * m + j), v + j, a + c * m + j);
   }
+}
+
+// QR: the upper triangle of a, n columns of m elements, becomes R, and q gets the min(m, n) columns of Q. w is for the reflections.
+PLAIT_CLONES static void FN(plain_qr)(int64_t m, int64_t n, T *a, T *q, T *w) {
+  int64_t count = m < n ? m : n;
+  FN(plain_reflections)(m, n, a, w);
   for (int64_t j = 0; j < count; j++) {
     T *x = q + j * m;
     memset(x, 0, (size_t)m * sizeof *x);
     x[j] = 1;
     for (int64_t r = j; r >= 0; r--) FN(add_scaled)(m - r, -FN(dot)(m - r, w + r * m + r, x + r), w + r * m + r, x + r);
   }
+}
+
+// The reflections as I - tau v v', where v is 1 on the diagonal of a and lies below it.
+PLAIT_CLONES static void FN(plain_geqrf)(int64_t m, int64_t n, T *a, T *tau, T *w) {
+  FN(plain_reflections)(m, n, a, w);
+  for (int64_t j = 0; j < m && j < n; j++) {
+    const T *v = w + j * m;
+    tau[j] = v[j] * v[j];
+    for (int64_t i = j + 1; i < m; i++) a[j * m + i] = v[j] == 0 ? 0 : v[i] / v[j];
+  }
+}
+
+// Exchanges elements that are strides apart.
+static void FN(swap)(int64_t n, T *x, int64_t x_step, T *y, int64_t y_step) {
+  for (int64_t i = 0; i < n; i++) {
+    T t = x[i * x_step];
+    x[i * x_step] = y[i * y_step];
+    y[i * y_step] = t;
+  }
+}
+
+// LDL' of the lower triangle of a, by columns, with pivots of one and of two rows. L and D replace it, and the exchanges of a step are not
+// applied to the columns before it.
+//
+// Bunch, Kaufman: Some stable methods for calculating inertia and solving symmetric linear systems, 1977.
+PLAIT_CLONES static int64_t FN(plain_ldl)(int64_t n, T *a, int32_t *pivots) {
+  const T alpha = (1 + SQRT((T)17)) / 8;
+  int64_t failed = 0, step = 1;
+  for (int64_t k = 0; k < n; k += step) {
+    T *x = a + k * n, own = ABS(x[k]), most = 0;
+    int64_t p = k, r = k;  // the pivot's row, and that of the largest element of the column
+    for (int64_t i = k + 1; i < n; i++) {
+      if (ABS(x[i]) > most) most = ABS(x[r = i]);
+    }
+    step = 1;
+    if (!(own > 0 || most > 0) || isnan(own)) {
+      if (failed == 0) failed = k + 1;
+      pivots[k] = (int32_t)k + 1;
+      continue;
+    }
+    if (own < alpha * most) {
+      T others = 0;  // the largest of row r but for the diagonal
+      for (int64_t j = k; j < r; j++) others = ABS(a[j * n + r]) > others ? ABS(a[j * n + r]) : others;
+      for (int64_t i = r + 1; i < n; i++) others = ABS(a[r * n + i]) > others ? ABS(a[r * n + i]) : others;
+      if (own < alpha * most * (most / others)) {
+        p = r;
+        step = ABS(a[r * n + r]) < alpha * others ? 2 : 1;
+      }
+    }
+    int64_t to = k + step - 1;
+    if (p != to) {
+      FN(swap)(n - p - 1, a + to * n + p + 1, 1, a + p * n + p + 1, 1);
+      FN(swap)(p - to - 1, a + to * n + to + 1, 1, a + (to + 1) * n + p, n);
+      FN(swap)(1, a + to * n + to, 1, a + p * n + p, 1);
+      if (step == 2) FN(swap)(1, x + to, 1, x + p, 1);
+    }
+    if (step == 1) {
+      pivots[k] = (int32_t)p + 1;
+      for (int64_t j = k + 1; j < n; j++) FN(add_scaled)(n - j, -(x[j] / x[k]), x + j, a + j * n + j);
+      for (int64_t i = k + 1; i < n; i++) x[i] /= x[k];
+      continue;
+    }
+    pivots[k] = pivots[k + 1] = -((int32_t)p + 1);
+    T *y = x + n, cross = x[k + 1], first = x[k] / cross, second = y[k + 1] / cross, scale = 1 / (first * second - 1) / cross;
+    for (int64_t j = k + 2; j < n; j++) {
+      T u = (second * x[j] - y[j]) * scale, v = (first * y[j] - x[j]) * scale;  // row j of L
+      FN(add_scaled)(n - j, -u, x + j, a + j * n + j);
+      FN(add_scaled)(n - j, -v, y + j, a + j * n + j);
+      x[j] = u;
+      y[j] = v;
+    }
+  }
+  return failed;
 }
 
 // SVD by Hestenes's one-sided Jacobi rotations. The n columns of A, of m >= n elements, become the columns of U. v gets the n columns of V.
