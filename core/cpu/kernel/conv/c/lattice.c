@@ -252,34 +252,31 @@ void plaitk_conv_lattice_fill(const plaitk_conv_lattice *l, const plaitk_conv_bl
     box.pitch[0] = (l->n[1] + l->span[1]) * l->pitch;
     box.pitch[1] = box.width = l->pitch;
   }
-  for (int64_t c = 0; c < count; c++) {
-    for (int64_t i = 0; i < b->nb; i++) {
-      const char *s = (const char *)src + ((b->b0 + i) * total + channel + c) * src_plane;
-      char *to = (char *)dst + (c * l->channel + i * (packed ? b->pitch[0] : l->image)) * io->compute_size;
-      int64_t p[3];
-      for (p[0] = 0; p[0] < parts[0]; p[0]++) {
-        for (p[1] = 0; p[1] < parts[1]; p[1]++) {
-          for (p[2] = 0; p[2] < parts[2]; p[2]++, to += l->plane * io->compute_size) {
-            for (int d = 0; d < 3; d++) {
-              int64_t offset = l->off0[d] + p[d] * l->off_step[d];
-              if (!packed) offset -= (floor_div(offset, l->in_step[d]) - l->amin[d]) * l->in_step[d];
-              box.start[d] = b->q0[d] * l->in_step[d] + offset;
-            }
-            plaitk_conv_box whole = box;
-            merge_rows(&whole);
-            io->fill(to, s, &whole);
+  int64_t p[3], at = 0;
+  for (p[0] = 0; p[0] < parts[0]; p[0]++) {
+    for (p[1] = 0; p[1] < parts[1]; p[1]++) {
+      for (p[2] = 0; p[2] < parts[2]; p[2]++, at += l->plane) {
+        for (int d = 0; d < 3; d++) {
+          int64_t offset = l->off0[d] + p[d] * l->off_step[d];
+          if (!packed) offset -= (floor_div(offset, l->in_step[d]) - l->amin[d]) * l->in_step[d];
+          box.start[d] = b->q0[d] * l->in_step[d] + offset;
+        }
+        plaitk_conv_box whole = box;
+        merge_rows(&whole);
+        for (int64_t c = 0; c < count; c++) {
+          for (int64_t i = 0; i < b->nb; i++) {
+            const char *s = (const char *)src + ((b->b0 + i) * total + channel + c) * src_plane;
+            int64_t to = at + c * l->channel + i * (packed ? b->pitch[0] : l->image);
+            io->fill((char *)dst + to * io->compute_size, s, &whole);
           }
         }
       }
     }
-    if (packed) {
-      // The lanes past the last position read zeros.
-      int64_t end = b->nb * b->pitch[0], tail = b->vectors * lanes - end;
-      char *to = (char *)dst + (c * l->channel + end) * io->compute_size;
-      int64_t taps = parts[0] * parts[1] * parts[2];
-      for (int64_t t = 0; t < taps; t++) {
-        memset(to + t * l->plane * io->compute_size, 0, (size_t)(tail * io->compute_size));
-      }
-    }
+  }
+  if (!packed) return;
+  // The lanes past the last position read zeros.
+  int64_t end = b->nb * b->pitch[0], tail = b->vectors * lanes - end;
+  for (int64_t t = 0; t < count * parts[0] * parts[1] * parts[2]; t++) {
+    memset((char *)dst + (t * l->plane + end) * io->compute_size, 0, (size_t)(tail * io->compute_size));
   }
 }

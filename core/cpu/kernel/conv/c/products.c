@@ -369,7 +369,12 @@ int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass
   if (j.depth < 64) return 0;
   int few_taps = 2 * j.used * plane <= 5 * in_plane;
   if (pass == CONV_WEIGHT_GRAD) return few_taps || plane <= 256 ? j.rows >= 48 : j.rows >= 64 && j.depth >= 256;
-  if (few_taps) return j.rows >= (pass == CONV_FORWARD ? 128 : 48);
-  // The micro-kernels need no unfolding, but few positions do not repay their packing of the weight.
-  return j.rows >= 128 && s->n * plane <= min(8 * j.rows, 1600);
+  if (few_taps && pass == CONV_INPUT_GRAD) return j.rows >= 48;
+  // The micro-kernels need no unfolding, but few positions do not repay their packing of the weight. Rows that leave
+  // vectors half empty, and the order of the weight for the input gradient, repay it later.
+  int full = s->out[2] % plaitk_conv_micro_for(s->dtype == PLAIT_F64)->lanes == 0;
+  int64_t most = min(8 * j.rows, 1600);
+  if (pass == CONV_FORWARD && few_taps) most = full ? 4 * j.rows : INT64_MAX;
+  else if (pass == CONV_FORWARD) most = min((full || s->out[2] > 24 ? 1 : 4) * j.rows, 1600);
+  return j.rows >= 128 && s->n * plane <= most;
 }

@@ -14,7 +14,10 @@
 #define CHUNK_WORK ((double)(1 << 19))
 #define CHUNKS 32
 #define POSITIONS 512
+#define MIN_POSITIONS 128
 #define COPY_ELEMENTS (256 << 10)
+#define SHARED_ELEMENTS (8 << 20)  // of the copies that row blocks share
+#define FILL_ELEMENTS (16 << 10)   // of a chunk that fills a part of such a copy
 // Steps of k that all positions take before the next ones.
 #define K_BLOCK 256
 
@@ -29,6 +32,9 @@ typedef struct {
   int64_t group_blocks, group_block;
   int64_t first, chunks;          // number of the lattice's first chunk, and its number of chunks
   int64_t pack_first, pack_chunks, pack_block;
+  // With several row blocks, a copy for each block and group, filled before any is read. NULL: chunks fill their own.
+  char *copies;
+  int64_t fill_chunks, fill_blocks, fill_block;  // chunks that fill, those of a copy, and channels in each
 } part;
 
 typedef struct {
@@ -50,38 +56,46 @@ static int height_for(const plaitk_conv_micro *m, int64_t rows) {
   return h;
 }
 
-static void plan_part(const job *j, part *p) {
+// Cuts the lattice into blocks of positions, and these into row blocks, which read the same copy.
+static void cut(const job *j, part *p) {
   plaitk_conv_lattice *l = &p->lattice;
-  int lanes = j->micro->lanes, tall = j->micro->taps[0].rows;
-  int64_t positions = POSITIONS;
+  int lanes = j->micro->lanes;
+  int64_t blocks;
   double work;
-  p->row_blocks = 1;
-  for (;;) {
+  for (int64_t positions = POSITIONS;; positions /= 2) {
     plaitk_conv_lattice_cut(l, j->channels, j->images, j->rows, lanes, positions, COPY_ELEMENTS, 0);
-    int64_t blocks = plaitk_conv_lattice_blocks(l);
-    work = (double)l->vectors * lanes * max(l->k, 1) * ceil_div(j->rows, p->row_blocks);
-    if (blocks * j->groups * p->row_blocks >= CHUNKS || work < 2 * CHUNK_WORK) break;
-    // Copies are expensive if they serve few rows. Their borders are expensive if there are few positions.
-    int64_t rows = j->rows / p->row_blocks;
-    if (rows >= 4 * ROW_BLOCK || (rows >= 2 * ROW_BLOCK && positions <= 128)) {
-      p->row_blocks *= 2;
-    } else if (positions > 64) {
-      positions /= 2;
-    } else {
-      break;
-    }
+    blocks = plaitk_conv_lattice_blocks(l) * j->groups;
+    work = (double)l->vectors * lanes * max(l->k, 1) * j->rows;
+    p->row_blocks = 1;
+    if (blocks >= CHUNKS || work < 2 * CHUNK_WORK) break;
+    if (blocks * l->copy <= SHARED_ELEMENTS) p->row_blocks = min(ceil_div(CHUNKS, blocks), ceil_div(j->rows, ROW_BLOCK));
+    if (blocks * p->row_blocks >= CHUNKS || positions <= MIN_POSITIONS) break;
   }
+  work /= (double)p->row_blocks;
   p->row_block = round_up(max(1, ceil_div(j->rows, p->row_blocks)), 8);
   p->row_blocks = ceil_div(j->rows, p->row_block);
   p->group_block = work >= CHUNK_WORK ? 1 : min(j->groups, (int64_t)(CHUNK_WORK / work) + 1);
   p->group_blocks = ceil_div(j->groups, p->group_block);
   p->chunks = plaitk_conv_lattice_blocks(l) * p->row_blocks * p->group_blocks;
+}
+
+static void plan_part(const job *j, part *p) {
+  plaitk_conv_lattice *l = &p->lattice;
+  int tall = j->micro->taps[0].rows;
+  cut(j, p);
   int64_t tail = j->rows % tall;
   p->panels = ceil_div(j->rows, tall);
   p->panel_group = (j->rows - tail) * l->k;
   if (tail > 0) p->panel_group += j->micro->taps[height_for(j->micro, tail)].rows * l->k;
   p->pack_block = max(1, 16384 / max(1, tall * l->k));
   p->pack_chunks = l->k == 0 ? 0 : ceil_div(p->panels * j->groups, p->pack_block);
+  p->fill_block = max(1, FILL_ELEMENTS / max(1, l->channel));
+  p->fill_blocks = ceil_div(j->channels, p->fill_block);
+  p->fill_chunks = p->row_blocks > 1 ? plaitk_conv_lattice_blocks(l) * j->groups * p->fill_blocks : 0;
+}
+
+static int64_t copy_bytes(const job *j, const part *p) {
+  return round_up(p->lattice.copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
 }
 
 // Lays out the job in scratch. With scratch == NULL it writes nothing. Returns the bytes needed.
@@ -100,7 +114,7 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
   j->group_weights = j->rows * j->channels * taps;
   j->parts = steps[0] * steps[1] * steps[2];
   j->part = plait_carve(&at, j->parts * (int64_t)sizeof(part));
-  int64_t first = 0, pack_first = 0, copy = 0, vectors = 0;
+  int64_t first = 0, pack_first = 0, copy = 0, vectors = 0, size = j->io->compute_size;
   for (int64_t i = 0; i < j->parts; i++) {
     part local, *p = scratch ? &j->part[i] : &local;
     int64_t residue[3] = {i / (steps[1] * steps[2]), i / steps[2] % steps[1], i % steps[2]};
@@ -111,7 +125,13 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
     }
     plan_part(j, p);
     p->koff = plait_carve(&at, p->lattice.k * (int64_t)sizeof(int64_t));
-    p->packed = plait_carve(&at, j->groups * p->panel_group * j->io->compute_size);
+    p->packed = plait_carve(&at, j->groups * p->panel_group * size);
+    p->copies = NULL;
+    if (p->fill_chunks > 0) {
+      p->copies = plait_carve(&at, plaitk_conv_lattice_blocks(&p->lattice) * j->groups * copy_bytes(j, p));
+    } else {
+      copy = max(copy, copy_bytes(j, p));
+    }
     if (scratch) {
       plaitk_conv_weights *w = &p->weights;
       w->channels = j->channels;
@@ -128,15 +148,14 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int input_grad, int64_t 
       p->pack_first = pack_first;
     }
     first += p->chunks;
-    pack_first += p->pack_chunks;
-    copy = max(copy, p->lattice.copy);
+    pack_first += p->pack_chunks + p->fill_chunks;
     vectors = max(vectors, p->lattice.vectors);
   }
   int64_t lanes = j->micro->lanes;
-  j->copy_bytes = round_up(copy * j->io->compute_size, PLAIT_SLOT_ALIGN);
-  j->sum_bytes = round_up(vectors * lanes * min(ROW_BLOCK, round_up(j->rows, 8)) * j->io->compute_size, PLAIT_SLOT_ALIGN);
-  int64_t size = j->copy_bytes + j->sum_bytes + round_up(vectors * (int64_t)sizeof(int64_t), PLAIT_SLOT_ALIGN);
-  plait_slots_plan(&j->slots, &at, max(1, min(threads, first)), size, scratch != NULL);
+  j->copy_bytes = copy;
+  j->sum_bytes = round_up(vectors * lanes * min(ROW_BLOCK, round_up(j->rows, 8)) * size, PLAIT_SLOT_ALIGN);
+  int64_t slot = j->copy_bytes + j->sum_bytes + round_up(vectors * (int64_t)sizeof(int64_t), PLAIT_SLOT_ALIGN);
+  plait_slots_plan(&j->slots, &at, max(1, min(threads, first)), slot, scratch != NULL);
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
@@ -153,11 +172,33 @@ static part *part_of(const job *j, int64_t chunk, int pack) {
   return &j->part[lo];
 }
 
+// Returns the copy of a block's input for a group.
+static char *copy_of(const job *j, const part *p, int64_t block, int64_t g) {
+  return p->copies + (block * j->groups + g) * copy_bytes(j, p);
+}
+
+// Fills some channels of a copy that row blocks share.
+static void fill_chunk(const job *j, const part *p, int64_t chunk) {
+  int64_t channel = chunk % p->fill_blocks * p->fill_block, count = min(p->fill_block, j->channels - channel);
+  chunk /= p->fill_blocks;
+  int64_t g = chunk % j->groups, block = chunk / j->groups;
+  int lanes = j->micro->lanes;
+  plaitk_conv_block b = plaitk_conv_lattice_block(&p->lattice, block, lanes);
+  plaitk_conv_lattice_fill(&p->lattice, &b, j->io, j->in, g * j->channels + channel, count, j->groups * j->channels, lanes,
+                           copy_of(j, p, block, g) + channel * p->lattice.channel * j->io->compute_size);
+}
+
+// Packs weights, or fills a copy.
 static void pack_chunk(void *arg, int64_t chunk) {
   const job *j = arg;
   const part *p = part_of(j, chunk, 1);
   int tall = j->micro->taps[0].rows;
-  int64_t begin = (chunk - p->pack_first) * p->pack_block;
+  chunk -= p->pack_first;
+  if (chunk >= p->pack_chunks) {
+    fill_chunk(j, p, chunk - p->pack_chunks);
+    return;
+  }
+  int64_t begin = chunk * p->pack_block;
   int64_t end = min(begin + p->pack_block, p->panels * j->groups);
   for (int64_t i = begin; i < end; i++) {
     int64_t g = i / p->panels, m = i % p->panels * tall, count = min(tall, j->rows - m);
@@ -179,8 +220,10 @@ static void multiply(const job *j, const part *p, const plaitk_conv_block *b, in
   if (m1 - m0 < tall) group = micro->taps[tail].vectors[0];
   for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kc) {
     int64_t depth = min(kc, k - k0);
-    for (int64_t v0 = 0; v0 < b->vectors; v0 += group) {
-      int64_t v1 = min(v0 + group, b->vectors);
+    for (int64_t v0 = 0, v1; v0 < b->vectors; v0 = v1) {
+      v1 = min(v0 + group, b->vectors);
+      // Two pairs of vectors are faster than three and one: a single one waits for its sums.
+      if (group == 3 && b->vectors - v1 == 1) v1 = v0 + 2;
       for (int64_t m = m0; m < m1; m += tall) {
         int h = m1 - m >= tall ? 0 : tail;
         int rows = micro->taps[h].rows;
@@ -223,8 +266,7 @@ static void taps_chunk(void *arg, int64_t chunk) {
   const part *p = part_of(j, chunk, 0);
   int lanes = j->micro->lanes;
   int64_t slot = plait_slot_acquire(&j->slots);
-  char *copy = j->slots.bytes + slot * j->slots.size;
-  char *sums = copy + j->copy_bytes;
+  char *own = j->slots.bytes + slot * j->slots.size, *sums = own + j->copy_bytes;
   int64_t *base = (int64_t *)(sums + j->sum_bytes);
   chunk -= p->first;
   int64_t m0 = chunk % p->row_blocks * p->row_block, m1 = min(m0 + p->row_block, j->rows);
@@ -234,8 +276,13 @@ static void taps_chunk(void *arg, int64_t chunk) {
   plaitk_conv_block b = plaitk_conv_lattice_block(&p->lattice, chunk, lanes);
   plaitk_conv_lattice_base(&p->lattice, &b, lanes, base);
   for (int64_t g = g0; g < g1; g++) {
-    plaitk_conv_lattice_fill(&p->lattice, &b, j->io, j->in, g * j->channels, j->channels, j->groups * j->channels,
-                             lanes, copy);
+    const char *copy = own;
+    if (p->copies != NULL) {
+      copy = copy_of(j, p, chunk, g);
+    } else {
+      plaitk_conv_lattice_fill(&p->lattice, &b, j->io, j->in, g * j->channels, j->channels, j->groups * j->channels,
+                               lanes, own);
+    }
     for (int64_t m = m0; m < m1; m += ROW_BLOCK) {
       int64_t end = min(m + ROW_BLOCK, m1);
       multiply(j, p, &b, g, m, end, copy, base, sums);
@@ -255,6 +302,6 @@ void plaitk_conv_by_taps(plait_pool *pool, const plaitk_conv_shape *s, plaitk_co
   job j = {.in = in, .w = w, .bias = bias, .out = out};
   plan(&j, s, pass == CONV_INPUT_GRAD, plait_pool_threads(pool), scratch);
   const part *last = &j.part[j.parts - 1];
-  plait_parallel(pool, last->pack_first + last->pack_chunks, pack_chunk, &j);
+  plait_parallel(pool, last->pack_first + last->pack_chunks + last->fill_chunks, pack_chunk, &j);
   plait_parallel(pool, last->first + last->chunks, taps_chunk, &j);
 }
