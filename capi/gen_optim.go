@@ -38,6 +38,11 @@ func plait_optim_step(h C.plait_object) C.plait_status {
 	}
 }
 
+//export plait_optim_set_step
+func plait_optim_set_step(h C.plait_object, index C.int64_t, step C.double) C.plait_status {
+	return C.plait_status(bind.OptimSetStep(int64(h), int64(index), float64(step)))
+}
+
 //export plait_optim_state
 func plait_optim_state(h C.plait_object, index C.int64_t) *C.char {
 	return C.CString(bind.OptimState(int64(h), int64(index)))

@@ -1452,6 +1452,9 @@ plait_status plait_optim_set(plait_object h, int64_t group, plait_string names, 
 // plait_optim_step updates every parameter that has a gradient.
 plait_status plait_optim_step(plait_object h);
 
+// plait_optim_set_step says how many steps parameter index, counted through the groups, has had.
+plait_status plait_optim_set_step(plait_object h, int64_t index, double step);
+
 // plait_optim_state returns, as JSON, what the optimiser keeps for parameter index, counted through the
 // groups: its steps, other numbers (as strings, by name) and the names of its tensors, which
 // plait_optim_state_tensor returns. It is empty before the parameter's first step.

@@ -89,6 +89,16 @@ func OptimStep(h Object) (status Status) {
 	return failure(o.Step())
 }
 
+// OptimSetStep says how many steps parameter index, counted through the groups, has had.
+func OptimSetStep(h Object, index int64, step float64) (status Status) {
+	defer protect("optim", &status)
+	o, err := optimizer(h)
+	if err != nil {
+		return failure(err)
+	}
+	return failure(o.SetStep(int(index), step))
+}
+
 // OptimState returns, as JSON, what the optimiser keeps for parameter index, counted through the groups: its steps, other
 // numbers (as strings, by name) and the names of its tensors, which [OptimStateTensor] returns. It is empty before the
 // parameter's first step.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	processes "github.com/plait-ml/plait/core/sharing"
 )
 
 func values(t testing.TB, x *core.Tensor) []float64 {
@@ -286,4 +287,37 @@ func BenchmarkStep(b *testing.B) {
 			require.NoError(b, core.Synchronize())
 		})
 	}
+}
+
+// TestSharedStates has two optimisers of equal parameters take steps in turn on states in memory that processes share.
+func TestSharedStates(t *testing.T) {
+	mk := func() *Optimizer {
+		o, err := NewAdam([]*core.Tensor{leaf(core.Float32, start(5), 5)}, nil)
+		require.NoError(t, err)
+		return o
+	}
+	first, second, alone := mk(), mk(), mk()
+	d := first.StateDict()
+	d.Params[0] = ParamState{Tensors: map[string]*core.Tensor{"exp_avg": op.Zeros(5), "exp_avg_sq": op.Zeros(5)}}
+	for _, s := range d.Params[0].Tensors {
+		_, err := processes.Move(s)
+		require.NoError(t, err)
+	}
+	require.NoError(t, first.LoadStateDict(d))
+	require.NoError(t, second.LoadStateDict(d))
+	for n, o := range []*Optimizer{first, second, first} {
+		setGrads(o.Groups()[0].Params(), float64(n+1))
+		setGrads(alone.Groups()[0].Params(), float64(n+1))
+		require.NoError(t, o.SetStep(0, float64(n)))
+		require.NoError(t, o.Step())
+		require.NoError(t, alone.Step())
+	}
+	got, _ := first.State(0)
+	want, _ := alone.State(0)
+	require.Equal(t, 3.0, got.Step)
+	for name, given := range d.Params[0].Tensors {
+		require.Equal(t, values(t, want.Tensors[name]), values(t, got.Tensors[name]), name)
+		require.Equal(t, values(t, want.Tensors[name]), values(t, given), name)
+	}
+	require.EqualError(t, first.SetStep(1, 0), "adam: there is no parameter of that number: 1")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
+	processes "github.com/plait-ml/plait/core/sharing"
 )
 
 // A StateDict is all that an optimiser must know to go on where it was: hyperparameters by group, and what it keeps for
@@ -96,7 +97,24 @@ func (o *Optimizer) State(n int) (ParamState, bool) {
 	return ParamState{}, false
 }
 
-// LoadStateDict puts the optimiser in the state d, copying its tensors. Groups must have as many parameters as those of
+// SetStep says how many steps parameter n, counted through the groups, has had, as where several optimisers share its states.
+func (o *Optimizer) SetStep(n int, step float64) error {
+	o.lock()
+	defer o.mu.Unlock()
+	o.settle()
+	at := n
+	for _, g := range o.groups {
+		if at >= 0 && at < len(g.slots) {
+			g.slots[at].count = step
+			return nil
+		}
+		at -= len(g.slots)
+	}
+	return core.Errorf(core.IndexError, o.algorithm.name, "there is no parameter of that number: %d", n)
+}
+
+// LoadStateDict puts the optimiser in the state d, copying its tensors, but for those in memory that processes share: such a one becomes
+// the optimiser's. Groups must have as many parameters as those of
 // d, states the parameters' shapes; on an error nothing has changed. The state of a distributed parameter is distributed, and moved if it
 // lies otherwise than the parameter, or this rank's part.
 func (o *Optimizer) LoadStateDict(d *StateDict) error {
@@ -174,13 +192,18 @@ func (o *Optimizer) LoadStateDict(d *StateDict) error {
 	return nil
 }
 
-// copyState returns a copy of t as a state of s: of its shape, placed as the parameter, on its device, in the dtype of states.
+// copyState returns a copy of t as a state of s: of its shape, placed as the parameter, on its device, in the dtype of states. Of shared
+// memory it is t itself, where t is like that.
 func copyState(a *algorithm, s *slot, state string, t *core.Tensor) (c *core.Tensor, err error) {
 	if err := t.Present(a.name); err != nil {
 		return nil, core.Errorf(core.ValueError, a.name, "state %q of parameter %s: %w", state, s.name, err)
 	}
 	d := stateDType(s.param)
 	shape, _ := a.stateShape(state, s.whole.Shape())
+	if processes.Of(t) != nil && s.parts == nil && t.DType() == d && t.Contiguous() && slices.Equal(t.Shape(), shape) {
+		core.NoGrad(func() { c = t.Alias(false).Keep() })
+		return c, c.Err()
+	}
 	c = s.like(shape, func(shape []int) *core.Tensor { return emptyState(shape, d, s.param.Device()) }).Keep()
 	if err = c.Err(); err == nil {
 		core.NoGrad(func() { core.Tidy(func() { err = s.fill(a, state, c, t) }) })

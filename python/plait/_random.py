@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -88,10 +89,35 @@ def _signed(seed: int) -> int:
     return value - (1 << 64) if value >> 63 > 0 else value
 
 
-def default_generator(on: DeviceLike = "cpu") -> Generator:
-    """Returns the generator that the calling rank uses on a device where none is given."""
-    number = open_device(on)
-    return Generator(device_of(number), _handle=check(_core.bind_GeneratorDefault(number)))
+class _Kept(threading.local):
+    """The thread's last owner of a handle of the default generator, which lives for a call that uses it."""
+
+    owner: Generator
+
+
+_kept = _Kept()
+
+
+class DefaultGenerator(Generator):
+    """The generator that the calling rank uses where none is given: on the CPU, or a device that it is called with."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.device = make_device("cpu")
+
+    @property
+    def _h(self) -> int:  # type: ignore[override]
+        _kept.owner = self()
+        return _kept.owner._h
+
+    def __call__(self, on: DeviceLike = "cpu") -> Generator:
+        """Returns the generator that the calling rank uses on a device where none is given."""
+        number = open_device(on)
+        return Generator(device_of(number), _handle=check(_core.bind_GeneratorDefault(number)))
+
+
+default_generator = DefaultGenerator()
 
 
 def manual_seed(seed: int) -> Generator:

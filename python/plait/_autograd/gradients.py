@@ -78,6 +78,8 @@ class TensorGradients:
     def grad(self) -> None:
         self.grad = None
 
+    _grad = grad  # the name by which programs give a shared parameter the gradient of a copy
+
     @property
     def is_leaf(self) -> bool:
         """Whether no recorded operation made the tensor."""

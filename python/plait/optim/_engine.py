@@ -29,13 +29,17 @@ class States(MutableMapping[Any, Any]):
             if key in self._dicts:
                 return self._dicts[key]
             self._dicts[key] = {}
-        self._dicts[key].update(kept)
-        return self._dicts[key]
+        out, given = self._dicts[key], self._optimizer._given.setdefault(id(key), {})
+        for name, value in kept.items():
+            if name not in out or out[name] is given.get(name):  # else it is the user's, until the next step takes it
+                out[name] = given[name] = value
+        return out
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._dicts[key] = value
         if isinstance(key, Tensor) and isinstance(value, dict):
             self._optimizer._replace({**self, key: value})
+            self._optimizer._take()
 
     def __delitem__(self, key: Any) -> None:
         rest = {k: v for k, v in self.items() if k is not key}
@@ -90,6 +94,8 @@ class EngineOptimizer(Optimizer):
         # States refers to the optimiser, which therefore does not hold it: a cycle waits for the garbage collector.
         self._dicts: dict[Any, Any] = {}
         self._places: dict[int, int] = {}
+        self._given: dict[int, dict[str, Any]] = {}  # what the dicts have of the engine's
+        self._steps: dict[int, Tensor] = {}  # counts of steps in memory that processes share, by place
         self._pending: dict[Any, Any] = {}  # states to load when the engine's optimiser is made
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -127,10 +133,42 @@ class EngineOptimizer(Optimizer):
         """
         loss = evaluate(closure)
         self._sync()
+        if self._dicts:
+            self._collect()
         note_step(self)
-        if self._handle:
+        if self._handle and not self._steps:
             call(_core.bind_OptimStep, self._handle)
+        elif self._handle:
+            self._step_shared()
         return loss
+
+    def _collect(self) -> None:
+        """Gives the engine the states that the user has put into dicts since the last step."""
+        names = self._own_names()
+        for key, state in self._dicts.items():
+            if id(key) in self._places and isinstance(state, dict):
+                given = self._given.get(id(key), {})
+                if any(n in state and state[n] is not given.get(n) for n in names):
+                    self._replace(dict(self.state))
+                    self._take()
+                    return
+
+    def _take(self) -> None:
+        """Notes that the engine has what is in the dicts."""
+        for key, state in self._dicts.items():
+            if isinstance(state, dict):
+                self._given[id(key)] = {n: state[n] for n in self._own_names() if n in state}
+
+    def _own_names(self) -> set[str]:
+        return {*self._tensors, *self._numbers, *([self._count] if self._counts else [])}
+
+    def _step_shared(self) -> None:
+        """Makes a step whose counts other processes have raised and see."""
+        for at, count in self._steps.items():
+            check(_core.bind_OptimSetStep(self._handle, at, float(count.item())))
+        call(_core.bind_OptimStep, self._handle)
+        for at, count in self._steps.items():
+            count.fill_(json.loads(_core.bind_OptimState(self._handle, at) or '{"step": 0}')["step"])
 
     # --- keeping the engine informed ---
 
@@ -201,7 +239,8 @@ class EngineOptimizer(Optimizer):
             self._sync()
             raise
         self._dicts.clear()
-        own_names = {"step", *self._tensors, *self._numbers}
+        self._given.clear()
+        own_names = {"step", *self._own_names()}
         for key, value in state.items():
             users = {k: v for k, v in value.items() if k not in own_names} if isinstance(key, Tensor) else value
             if users:
@@ -220,7 +259,9 @@ class EngineOptimizer(Optimizer):
         if not said:
             return {}
         known = json.loads(said)
-        out: dict[str, Any] = {"step": tensor(float(known["step"]))} if self._counts else {}
+        shared = self._steps.get(at)
+        count = tensor(float(known["step"])) if shared is None else shared
+        out: dict[str, Any] = {"step": count} if self._counts else {}
         for name, value in known["numbers"].items():
             out[name] = tensor(float(value), dtype=float64)  # all of its bits, so that training goes on with the same
         for name in known["tensors"]:
@@ -236,6 +277,7 @@ class EngineOptimizer(Optimizer):
         """Gives the engine states in PyTorch's form."""
         batch = check(_core.bind_OptimStatesNew())
         keep: list[Any] = []
+        steps = {}
         try:
             for p, state in states.items():
                 if id(p) not in places or not isinstance(state, dict):
@@ -244,6 +286,9 @@ class EngineOptimizer(Optimizer):
                 count = float(state.get(self._count, 1 if tensors else 0))
                 if not numbers and not tensors and count == 0:
                     continue
+                step = state.get(self._count)
+                if isinstance(step, Tensor) and step.is_cpu and step.is_shared():
+                    steps[places[id(p)]] = step
                 values, list_ = array("d", numbers.values()), array("q", [t._h for t in tensors.values()])
                 keep.append(tensors)
                 check(
@@ -260,6 +305,7 @@ class EngineOptimizer(Optimizer):
                     )
                 )
             check(_core.bind_OptimLoad(handle, batch))
+            self._steps = steps
         finally:
             _core.bind_ObjectRelease(batch)
 

@@ -12,23 +12,28 @@ from __future__ import annotations
 
 import multiprocessing as _multiprocessing
 import pickle as _pickle
+from collections.abc import Callable as _Callable
+from collections.abc import Sequence as _Sequence
 from multiprocessing import context as _context
 from multiprocessing import queues as _queues
 from multiprocessing.reduction import ForkingPickler as _ForkingPickler
 from typing import Any as _Any
 
-from plait._engine.missing_names import refusing as _refusing
 from plait._tensors.shared import KEPT as _KEPT  # the module has multiprocessing pickle tensors
 from plait._tensors.shared import REFUSED as _REFUSED
 from plait.distributed._spawn import SpawnContext, spawn
+from plait.multiprocessing._started import ProcessContext, ProcessExitedException, ProcessRaisedException
+from plait.multiprocessing._started import run as _run
 
 __all__ = [
     "Array", "AuthenticationError", "Barrier", "BoundedSemaphore", "BufferTooShort", "Condition", "Event",
-    "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "Process", "ProcessError", "Queue", "RLock", "RawArray",
+    "JoinableQueue", "Lock", "Manager", "Pipe", "Pool", "Process", "ProcessContext", "ProcessError",
+    "ProcessExitedException", "ProcessRaisedException", "Queue", "RLock", "RawArray",
     "RawValue", "Semaphore", "SimpleQueue", "SpawnContext", "TimeoutError", "Value", "active_children",
     "allow_connection_pickling", "cpu_count", "current_process", "freeze_support", "get_all_sharing_strategies",
     "get_all_start_methods", "get_context", "get_logger", "get_sharing_strategy", "get_start_method", "log_to_stderr",
     "parent_process", "set_executable", "set_forkserver_preload", "set_sharing_strategy", "set_start_method", "spawn",
+    "start_processes",
 ]  # fmt: skip
 
 
@@ -154,8 +159,46 @@ def set_sharing_strategy(new_strategy: str) -> None:
     """Has no effect: there is one strategy, which leaves no files behind."""
 
 
-__getattr__ = _refusing(
-    __name__,
-    "ProcessContext ProcessExitedException ProcessRaisedException start_processes",
-    "spawn(fn, nprocs=n) starts ranks, which are threads, and Process a process",
-)
+def start_processes(
+    fn: _Callable[..., _Any],
+    args: _Sequence[_Any] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    start_method: str = "spawn",
+) -> ProcessContext | None:
+    """Runs `fn(number, *args)` in `nprocs` processes. `spawn` does so on ranks, which are threads.
+
+    If one fails, the others are ended.
+
+    Args:
+        fn: the function, which the processes import; its result is ignored
+        args: the arguments of `fn` after the number
+        nprocs: the number of processes
+        join: whether to wait for them
+        daemon: whether they end with the process that started them
+        start_method: must be "spawn"
+
+    Returns:
+        None, or without `join` a `ProcessContext`.
+
+    Raises:
+        ValueError: for another method.
+        ProcessRaisedException: if `fn` raised in a process.
+        ProcessExitedException: if a process ended with another status than 0.
+    """
+    _check_method("start_processes", start_method)
+    processes, errors = [], []
+    for number in range(nprocs):
+        error, there = Pipe(duplex=False)
+        process = Process(target=_run, args=(fn, number, tuple(args), there), daemon=daemon)
+        process.start()
+        there.close()
+        processes.append(process)
+        errors.append(error)
+    context = ProcessContext(processes, errors)
+    if not join:
+        return context
+    while not context.join():
+        pass
+    return None
