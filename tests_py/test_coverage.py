@@ -10,4 +10,5 @@ def test_page_is_what_the_package_has():
     spec = importlib.util.spec_from_file_location("coverage_page", ROOT / "internal/coverage/coverage.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    assert set(module.missing()) == {(title, name) for title, _, names in module.measure() for name in names}
     assert (ROOT / "docs/coverage.md").read_text("utf-8") == module.page()

@@ -273,7 +273,7 @@ def test_what_cannot_be_derived():
     with pytest.raises(TypeError, match="must return a pair"):
         func.grad(cubes, has_aux=True)(X)
     with pytest.raises(NotImplementedError):
-        _ = func.linearize
+        _ = func.functionalize
     with pytest.raises(RuntimeError, match="boom"):
         func.grad(lambda x: (_ for _ in ()).throw(RuntimeError("boom")))(X)
     assert not func.grad(cubes)(X).requires_grad, "the failure left no transform open"
@@ -306,3 +306,115 @@ def test_results_depend_on_tensors_that_the_function_has_from_elsewhere():
     first, second = func.grad(lambda p: (p[0] * w1[0]).sum() + (p[1] ** 2).sum())((x[0], x[1]))
     assert (first.requires_grad, second.requires_grad) == (True, False)
     assert func.vjp(lambda p: p**2, x[0])[1](w1[0])[0].requires_grad
+
+
+def test_linearize():
+    x, y = plait.randn(3, dtype=plait.float64), plait.randn(3, dtype=plait.float64)
+    tangents = plait.randn(3, dtype=plait.float64), plait.randn(3, dtype=plait.float64)
+    calls = []
+
+    def f(x, y):
+        calls.append(1)
+        return {"product": x.sin() * y, "sum": (x * y).sum()}, plait.ones(2)
+
+    out, linear = func.linearize(f, x, y)
+    made, constant = linear(*tangents)
+    again = linear(*tangents)[0]
+    assert len(calls) == 1 and not out[0]["sum"].requires_grad and not made["sum"].requires_grad
+    want = func.jvp(f, (x, y), tangents)[1]
+    for name in ("product", "sum"):
+        assert plait.allclose(made[name], want[0][name]) and plait.equal(made[name], again[name])
+    assert constant.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="linearize: got tangents"):
+        linear(tangents[0])
+    with pytest.raises(RuntimeError, match="linearize: got tangents"):
+        linear(tangents[0][:2], tangents[1])
+
+
+def test_linearize_inside_of_other_transforms():
+    x = plait.linspace(0.1, 0.9, 6, dtype=plait.float64).reshape(2, 3)
+    sines = func.vmap(lambda x, t: func.linearize(plait.sin, x)[1](t))(x, 2 * x)
+    assert plait.allclose(sines, x.cos() * 2 * x)
+    columns = func.vmap(func.linearize(plait.sin, x[0])[1])(plait.eye(3, dtype=plait.float64))
+    assert plait.allclose(columns, x[0].cos().diag())
+    second = func.grad(lambda x: func.linearize(plait.sin, x)[1](plait.ones_like(x)).sum())(x[0])
+    assert plait.allclose(second, -x[0].sin())
+    x.requires_grad_()
+    (g,) = plait.autograd.grad(func.linearize(plait.sin, x)[1](plait.ones_like(x)).sum(), x)
+    assert plait.allclose(g, -x.sin())
+    z = plait.randn(3, dtype=plait.complex128)
+    assert plait.allclose(func.linearize(lambda z: z * z * 1j, z)[1](z.conj()), 2j * z * z.conj())
+
+
+IMAGES = plait.arange(24).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sizes", "shape", "first"),
+    [
+        ("a b c -> c b a", {}, (4, 3, 2), [0, 12, 4, 16]),
+        ("a b c -> (a b) c", {}, (6, 4), [0, 1, 2, 3]),
+        ("a b c->a(c b)", {}, (2, 12), [0, 4, 8, 1]),
+        ("a b (c d) -> a c b d", {"c": 2}, (2, 2, 3, 2), [0, 1, 4, 5]),
+        ("a b (d c) -> a c b d", {"c": 1}, (2, 1, 3, 4), [0, 1, 2, 3]),
+        ("a ... -> ... a", {}, (3, 4, 2), [0, 12, 1, 13]),
+        ("... -> (...)", {}, (24,), [0, 1, 2, 3]),
+        ("a b ... c -> 1 c ... (b a) ()", {}, (1, 4, 6, 1), [0, 12, 4, 16]),
+    ],
+)
+def test_rearrange(pattern, sizes, shape, first):
+    out = func.rearrange(IMAGES, pattern, **sizes)
+    assert out.shape == shape and out.reshape(-1)[:4].tolist() == first
+
+
+def test_rearrange_of_several_tensors():
+    assert plait.equal(func.rearrange(list(IMAGES), "a b c -> b a c"), IMAGES.movedim(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sizes", "message"),
+    [
+        ("a b c", {}, "one '->'"),
+        ("a b -> b a", {}, "does not have the dimensions"),
+        ("a b c -> a b", {}, r"\['c'\] stand on one side only"),
+        ("a a c -> a c", {}, "stands twice"),
+        ("a b c -> (a (b c))", {}, "not nested"),
+        ("a b c -> (a b c", {}, "not closed"),
+        ("a b (c d) -> a b c d", {}, "all but one"),
+        ("a b (c d) -> a b c d", {"c": 3}, "a dimension of size 4 is no"),
+        ("a b c -> a b c", {"q": 2}, "does not name"),
+        ("a b (...) -> a b ...", {}, "in brackets on the left"),
+        ("a, b c -> a b c", {}, "got ','"),
+    ],
+)
+def test_patterns_that_rearrange_refuses(pattern, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        func.rearrange(IMAGES, pattern, **sizes)
+
+
+def test_what_stands_behind_a_tensor_of_a_transform():
+    seen = []
+
+    def look(x):
+        seen.append((func.debug_unwrap(x), func.debug_unwrap(x, recurse=False)))
+        return x.sum()
+
+    x = plait.arange(6.0).reshape(2, 3)
+    func.vmap(func.grad(look))(x)
+    whole, one = seen[0]
+    assert plait.equal(whole, x) and not whole.requires_grad
+    assert one.shape in ((3,), (2, 3))
+    assert func.debug_unwrap(x) is x
+
+
+def test_batch_norms_without_running_statistics():
+    model = nn.Sequential(
+        nn.Linear(3, 2), nn.Sequential(nn.BatchNorm1d(2)), nn.BatchNorm1d(2, track_running_stats=False)
+    )
+    assert func.replace_all_batch_norm_modules_(model) is model
+    norm = model[1][0]
+    assert norm.running_mean is norm.running_var is norm.num_batches_tracked is None
+    assert not norm.track_running_stats and len(dict(model.named_buffers())) == 0
+    x = plait.randn(5, 3)
+    model.eval()
+    assert plait.allclose(model(x).mean(0), plait.zeros(2), atol=1e-5)

@@ -167,7 +167,7 @@ NOT_TRACED = """
 as_tensor asarray can_cast from_dlpack from_numpy get_autocast_dtype is_tensor load manual_seed promote_types save
 set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled
 set_autocast_gpu_dtype set_autocast_gpu_enabled set_default_device set_default_dtype set_printoptions set_rng_state
-sparse_coo_tensor sparse_csr_tensor summary tensor vmap
+sparse_compressed_tensor sparse_coo_tensor sparse_csr_tensor summary tensor vmap
 """
 
 

@@ -384,3 +384,47 @@ def test_dense_dimensions():
     ):
         with pytest.raises(error, match=text):
             x.to_sparse(**wrong)
+
+
+def test_products_that_are_sparse():
+    s, x = matrix(plait), plait.randn(4, 2, dtype=plait.float64)
+    out = plait.smm(s, x)
+    assert out.layout is plait.sparse_coo and plait.allclose(out.to_dense(), s.to_dense() @ x)
+    more = plait.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], (4, 2), dtype=plait.float64)
+    out = more.sspaddmm(s, x, beta=2, alpha=3)
+    assert out.layout is plait.sparse_coo and plait.allclose(
+        out.to_dense(), 2 * more.to_dense() + 3 * (s.to_dense() @ x)
+    )
+    for call in (lambda: plait.smm(x, x), lambda: plait.sspaddmm(x, s, x), lambda: s.to_sparse_csr().smm(x)):
+        with pytest.raises(TypeError, match="must be a sparse tensor with an index for each entry"):
+            call()
+
+
+def test_solutions_of_sparse_equations():
+    a = plait.tensor([[2.0, 0.0, 1.0], [0.0, 3.0, 0.0], [0.0, 1.0, 4.0]])
+    b = plait.tensor([1.0, 2.0, 3.0])
+    assert plait.allclose(a @ plait.sparse.spsolve(a.to_sparse_csr(), b), b)
+    with pytest.raises(TypeError, match="compressed rows"):
+        plait.sparse.spsolve(a, b)
+    with pytest.raises(RuntimeError, match=r"want \[n, n\] and \[n\]"):
+        plait.sparse.spsolve(a.to_sparse_csr(), b[:2])
+    made = plait.sparse_compressed_tensor([0, 1, 2], [1, 0], [5.0, 6.0], layout=plait.sparse_csr)
+    assert made.to_dense().tolist() == [[0, 5], [6, 0]]
+    with pytest.raises(NotImplementedError, match="layout must be"):
+        plait.sparse_compressed_tensor([0, 1, 2], [1, 0], [5.0, 6.0])
+
+
+def test_checks_of_gradients_take_sparse_tensors():
+    check = plait.sparse.as_sparse_gradcheck(plait.autograd.gradcheck)
+    s, x = (
+        matrix(plait).detach().coalesce().requires_grad_(),
+        plait.randn(4, 2, dtype=plait.float64, requires_grad=True),
+    )
+    assert check(plait.sparse.mm, [s, x]) and check(plait.sparse.mm, (s, x), masked=True)
+    assert check(lambda s: (s.to_sparse_csr(), s * 2), s)
+    assert check(lambda s: s.to_dense().square(), s.detach().to_sparse_csr().requires_grad_())
+    hybrid = plait.sparse_coo_tensor([[0, 2]], plait.randn(2, 3, dtype=plait.float64), (4, 3)).requires_grad_()
+    assert check(lambda h: h * 3, hybrid) and check(lambda h: h * 3, hybrid, masked=True)
+    with pytest.raises(plait.autograd.GradcheckError):
+        check(lambda s: s.detach() * 2 + s * 0, s)
+    assert not check(lambda s: s.detach() * 2 + s * 0, s, raise_exception=False)

@@ -331,3 +331,33 @@ def test_histc_counts_elements_at_the_edges_of_bins_as_pytorch(dtype):
     inside = x <= kind(high)
     want = np.bincount(np.minimum(at[inside].astype(np.int64), bins - 1), minlength=bins)
     assert plait.histc(plait.tensor(x), bins, low, high).tolist() == want.tolist()
+
+
+def test_histogram_of_points():
+    points = plait.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0], [2.0, 2.0]])
+    hist, edges = plait.histogramdd(points, bins=[3, 3], weight=plait.tensor([1.0, 2.0, 4.0, 8.0]))
+    assert hist.tolist() == [[0, 1, 0], [2, 0, 0], [4, 0, 8]] and [e.numel() for e in edges] == [4, 4]
+    dense = plait.histogramdd(
+        plait.tensor([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]), 2, range=[0.0, 1.0, 0.0, 1.0], density=True
+    )
+    assert dense.hist.tolist() == [[2, 0], [0, 2]]
+    given = [plait.tensor([0.0, 1.0, 3.0]), plait.tensor([0.5, 2.0])]
+    rng = np.random.default_rng(1)
+    many = rng.uniform(-1, 4, size=(4, 50, 2))
+    want = np.histogramdd(many.reshape(-1, 2), [g.numpy() for g in given], density=True)[0]
+    assert np.allclose(
+        plait.histogramdd(plait.tensor(many), [g.double() for g in given], density=True).hist.numpy(), want
+    )
+    assert plait.histogramdd(plait.empty(0, 2), 2).hist.tolist() == [[0, 0], [0, 0]]
+    for call, message in (
+        (lambda: plait.histogramdd(plait.ones(3), 2), "want points"),
+        (lambda: plait.histogramdd(points, [2]), "bins for 1 dimensions, want 2"),
+        (lambda: plait.histogramdd(points, 2, range=[0.0, 1.0]), "range of 2 numbers"),
+        (lambda: plait.histogramdd(points, 2, weight=plait.ones(2)), "weights of shape"),
+        (lambda: plait.histogramdd(points * float("nan"), 2), "finite range"),
+        (lambda: plait.histogramdd(points, 2, range=[0.0, 1.0, 1.0, 0.0]), "ascending"),
+        (lambda: plait.histogramdd(points, 0), "at least one bin"),
+        (lambda: plait.histogramdd(points.long(), 2), "floating-point"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()

@@ -118,9 +118,16 @@ def signatures() -> list[str]:
     return lines
 
 
+def missing() -> dict[tuple[str, str], str]:
+    """Returns why names are not there, by title of the area and name, as missing.txt says."""
+    lines = (HERE / "missing.txt").read_text("utf-8").splitlines()
+    rows = [line.split("  ") for line in lines if line and not line.startswith("#")]
+    return {(title, name): reason for title, name, reason in rows}
+
+
 def page() -> str:
     """Returns the text of docs/coverage.md."""
-    areas = measure()
+    areas, reasons = measure(), missing()
     lines = [
         "# Which of PyTorch's names are there",
         "",
@@ -137,7 +144,10 @@ def page() -> str:
     for title, there, not_there in areas:
         lines += ["", f"## {title}"]
         if not_there:
-            lines += ["", "Not there: " + ", ".join(f"`{n}`" for n in not_there) + "."]
+            because: dict[str, list[str]] = {}
+            for n in not_there:
+                because.setdefault(reasons[title, n], []).append(f"`{n}`")
+            lines += ["", *(f"Not there: {', '.join(found)}: {reason}." for reason, found in because.items())]
         if there:
             lines += ["", "There: " + ", ".join(f"`{n}`" for n in there) + "."]
     return "\n".join(lines) + "\n"

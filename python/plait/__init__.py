@@ -67,7 +67,7 @@ from plait._tensor import Tensor
 from plait._tensors.arrays import as_tensor, asarray, from_numpy, tensor
 from plait._tensors.dlpack import from_dlpack
 from plait._tensors.repr import set_printoptions
-from plait._tensors.sparse_class import sparse_coo_tensor, sparse_csr_tensor
+from plait._tensors.sparse_class import sparse_compressed_tensor, sparse_coo_tensor, sparse_csr_tensor
 from plait._version import __version__
 from plait.serialization import load, save
 

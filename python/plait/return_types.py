@@ -36,6 +36,13 @@ class Histogram(NamedTuple):
     bin_edges: Tensor
 
 
+class Histogramdd(NamedTuple):
+    """Counts and, of each dimension, the edges of the bins: of histogramdd."""
+
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
 class QR(NamedTuple):
     """An orthogonal and an upper triangular matrix: of qr."""
 
@@ -156,7 +163,7 @@ class SolveEx(NamedTuple):
 
 
 max = min = median = nanmedian = mode = sort = topk = kthvalue = cummax = cummin = ValuesIndices
-aminmax, frexp, histogram, qr, svd = MinMax, Frexp, Histogram, QR, SVD
+aminmax, frexp, histogram, histogramdd, qr, svd = MinMax, Frexp, Histogram, Histogramdd, QR, SVD
 slogdet = linalg_slogdet = Slogdet
 linalg_lu, lu_unpack, linalg_lu_factor, linalg_lu_factor_ex = LU, LU, LUFactor, LUFactorEx
 linalg_ldl_factor, linalg_ldl_factor_ex, geqrf = LDLFactor, LDLFactorEx, Geqrf

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
 from plait import _ops
 from plait._engine.missing_names import absent as _absent
+from plait._errors import MissingFeatureError, ShapeError
+from plait._functions.decompositions import solve
 from plait._tensors.sparse_class import SparseTensor, SparseType, sparse_coo_tensor, sparse_csr_tensor
 
 if TYPE_CHECKING:
@@ -40,12 +42,14 @@ __all__ = [
     "LongTensor",
     "ShortTensor",
     "addmm",
+    "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
     "log_softmax",
     "mm",
     "sampled_addmm",
     "softmax",
     "spdiags",
+    "spsolve",
     "sum",
 ]
 
@@ -115,6 +119,68 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     else:
         out = sparse_coo_tensor(_ops.cat(at, 1), _ops.cat(values), shape)
     return out if layout is None else out.to_sparse(layout=layout)
+
+
+def spsolve(input: Tensor, other: Tensor, *, left: bool = True) -> Tensor:
+    """Returns the x of `input @ x = other` for a square sparse matrix in compressed rows and a dense vector.
+
+    The LU decomposition is that of the matrix as an ordinary one, whose n * n numbers must fit in memory.
+
+    Raises:
+        LinAlgError: if the matrix is singular.
+    """
+    if not isinstance(input, SparseTensor) or not input.is_sparse_csr:
+        raise TypeError("spsolve: input must be a sparse matrix in compressed rows; to_sparse_csr() makes one")
+    if not left:
+        raise MissingFeatureError("spsolve: left=False is not there; solve with the transpose")
+    if len(other.shape) != 1 or list(input.shape) != [other.shape[0]] * 2:
+        got = f"input {list(input.shape)} and other {list(other.shape)}"
+        raise ShapeError(f"spsolve: got {got}, want [n, n] and [n]")
+    return solve(input.to_dense(), other)
+
+
+def _leaf(values: Tensor) -> Tensor:
+    return _ops.clone(values.detach()).requires_grad_()
+
+
+def as_sparse_gradcheck(gradcheck: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a check of gradients, as `autograd.gradcheck`, that takes sparse tensors and functions that return them.
+
+    Checked are the values of sparse inputs that require a gradient; results become ordinary tensors. Without
+    `masked=True`, inputs get an entry for each element first.
+    """
+
+    def split(x: Any, masked: bool) -> tuple[Any, Callable[[Any], Any]]:
+        """Returns an ordinary tensor to check, and a function that makes x of it."""
+        if not isinstance(x, SparseTensor) or not x.requires_grad:
+            return x, lambda v: v
+        if not masked:
+            dense = x.detach().to_dense()
+            rows = dense.reshape(-1, *dense.shape[x.sparse_dim() :])
+            at = _ops.nonzero(_ops.ones(*dense.shape[: x.sparse_dim()], device=x.device)).t()
+            whole = sparse_coo_tensor(at, rows, x.shape)
+            x = whole.to_sparse_csr() if x.is_sparse_csr else whole.coalesce()
+        size = x.shape
+        if x.is_sparse_csr:
+            crow, col, values = x.crow_indices(), x.col_indices(), x.values()
+            return _leaf(values), lambda v: sparse_csr_tensor(crow, col, v, size)
+        at, coalesced = x._indices(), x.is_coalesced()
+        return _leaf(x._values()), lambda v: sparse_coo_tensor(at, v, size, is_coalesced=coalesced)
+
+    def check(func: Callable[..., Any], inputs: Any, **kwargs: Any) -> Any:
+        masked = bool(kwargs.pop("masked", False))
+        given = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+        parts = [split(x, masked) for x in given]
+
+        def strided(*values: Any) -> Any:
+            out = func(*(make(v) for v, (_, make) in zip(values, parts, strict=True)))
+            many = isinstance(out, list | tuple)
+            found = [y.to_dense() if isinstance(y, SparseTensor) else y for y in (out if many else (out,))]
+            return tuple(found) if many else found[0]
+
+        return gradcheck(strided, tuple(x for x, _ in parts), **kwargs)
+
+    return check
 
 
 class check_sparse_tensor_invariants:  # noqa: N801

@@ -108,9 +108,15 @@ def depth(*values: Any) -> int:
 
 def behind(t: Tensor) -> Tensor:
     """Returns the ordinary tensor that has the elements of all parts of a batched one; t itself outside of vmap."""
-    while handle := check(_core.bind_VmapWhole(t._h)):
-        t = own(handle)
+    while (inner := inside(t)) is not None:
+        t = inner
     return t
+
+
+def inside(t: Tensor) -> Tensor | None:
+    """Returns the tensor that has the parts of a batched one at its innermost level, or None for an ordinary one."""
+    handle = check(_core.bind_VmapWhole(t._h))
+    return own(handle) if handle else None
 
 
 def everywhere(t: Tensor) -> Tensor:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait import linalg as la
 from plait._dtype import get_default_dtype
+from plait._errors import MissingFeatureError
 from plait._functions._checked import checked
 from plait._functions._common import is_complex_factor, store
+from plait._layout import sparse_coo
 from plait.return_types import LU, QR, SVD, Geqrf, Slogdet
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ __all__ = [
     "pinverse",
     "qr",
     "slogdet",
+    "smm",
+    "sspaddmm",
     "svd",
     "svd_lowrank",
     "triangular_solve",
@@ -287,6 +291,29 @@ def ormqr(
         out: where the result goes
     """
     return store(out, _ops.ormqr(input, input2, input3, left, transpose))
+
+
+def _sparse(name: str, **tensors: Tensor) -> None:
+    """Raises a TypeError unless tensors are sparse."""
+    for argument, t in tensors.items():
+        if t.layout is not sparse_coo:
+            raise TypeError(f"{name}: {argument} must be a sparse tensor with an index for each entry, got {t.layout}")
+
+
+@checked
+def smm(input: Tensor, mat2: Tensor) -> Any:
+    """Returns the product of a sparse matrix and a dense one, as a sparse matrix."""
+    _sparse("smm", input=input)
+    return _ops.mm(input, mat2).to_sparse()
+
+
+@checked
+def sspaddmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Any = None) -> Any:
+    """Returns `beta * input + alpha * (mat1 @ mat2)`, a sparse matrix, for sparse input and mat1 and a dense mat2."""
+    _sparse("sspaddmm", input=input, mat1=mat1)
+    if out is not None:
+        raise MissingFeatureError("sspaddmm: out: entries of sparse tensors do not change")
+    return input * beta + smm(mat1, mat2) * alpha
 
 
 @checked

@@ -81,6 +81,8 @@ class TensorFunctions:
     slogdet = method(matrix.slogdet)
     cholesky = method(matrix.cholesky)
     qr = method(matrix.qr)
+    smm = method(matrix.smm)
+    sspaddmm = method(matrix.sspaddmm)
     geqrf = method(matrix.geqrf)
     orgqr = method(matrix.orgqr)
     ormqr = method(matrix.ormqr)

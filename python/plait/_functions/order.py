@@ -10,7 +10,7 @@ from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import numpy_names, store
 from plait._tensors.arrays import tensor
-from plait.return_types import Histogram, ValuesIndices
+from plait.return_types import ValuesIndices
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "argsort", "argwhere", "bincount", "bucketize", "cov", "cummax", "cummin", "cumprod", "cumsum",
-    "cumulative_trapezoid", "diff", "gradient", "histc", "histogram", "kthvalue", "logcumsumexp", "nonzero",
+    "cumulative_trapezoid", "diff", "gradient", "histc", "kthvalue", "logcumsumexp", "nonzero",
     "nonzero_static", "renorm", "searchsorted", "sort", "topk", "trapezoid", "unique", "unique_consecutive",
 ]  # fmt: skip
 
@@ -149,43 +149,6 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns how many elements lie in each of equal parts of a range, by default from the smallest to the largest."""
     return store(out, _ops.histc(input, bins, min, max))
-
-
-@checked
-def histogram(
-    input: Tensor, bins: Any = 100, *, range: tuple[float, float] | None = None, weight: Tensor | None = None,
-    density: bool = False, out: Any = None,
-) -> Histogram:  # fmt: skip
-    """Returns how many elements, or how much weight, each bin has, and the edges of the bins.
-
-    Args:
-        input: the elements
-        bins: how many equal bins, or their edges in ascending order
-        range: of equal bins; from the smallest to the largest element by default
-        weight: of the elements
-        density: divide by the widths of the bins and the total
-        out: where the results go
-    """
-    flat = _ops.ravel(input.detach())
-    if isinstance(bins, int):
-        low, high = range if range is not None else (0.0, 0.0) if flat.numel() else (0.0, 1.0)
-        if range is None and flat.numel():
-            low, high = _ops.amin(flat).item(), _ops.amax(flat).item()
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        edges = _ops.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
-    else:
-        edges = _ops.clone(bins)
-    n = edges.numel() - 1
-    at = _ops.searchsorted(edges, flat, False, True) - 1
-    at = _ops.where(_ops.eq(flat, edges[-1]), n - 1, at)
-    inside = _ops.logical_and(_ops.ge(at, 0), _ops.lt(at, n))
-    w = _ops.ones_like(flat) if weight is None else _ops.ravel(weight.detach())
-    w = _ops.where(inside, w, 0)
-    hist = _ops.index_add_(_ops.zeros(n, dtype=input.dtype, device=input.device), 0, _ops.clamp(at, 0, n - 1), w)
-    if density:
-        hist = hist / (_ops.sum(hist) * (edges[1:] - edges[:-1]))
-    return store(out, Histogram(hist, edges))
 
 
 @checked

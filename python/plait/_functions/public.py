@@ -9,6 +9,7 @@ from plait._functions.config import *
 from plait._functions.conversion import *
 from plait._functions.creation import *
 from plait._functions.drawing import *
+from plait._functions.histograms import *
 from plait._functions.indexing import *
 from plait._functions.likes import *
 from plait._functions.matrix import *

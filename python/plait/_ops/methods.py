@@ -5,6 +5,7 @@ from plait import _ops
 from plait._functions import (
     arithmetic,
     conversion,
+    histograms,
     indexing,
     likes,
     matrix,
@@ -324,7 +325,7 @@ class TensorMethods:
     ger = method(matrix.ger)
     heaviside = method(arithmetic.heaviside)
     histc = method(order.histc)
-    histogram = method(order.histogram)
+    histogram = method(histograms.histogram)
     hsplit = method(splitting.hsplit)
     index_add = method(indexing.index_add)
     index_add_ = indexing.index_add_

@@ -279,6 +279,40 @@ def sparse_csr_tensor(
     return out
 
 
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Sequence[int] | None = None,
+    *,
+    dtype: dt.dtype | None = None,
+    layout: Layout | None = None,
+    device: DeviceLike | None = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+) -> SparseTensor:
+    """Returns a sparse matrix in a compressed layout, which must be `plait.sparse_csr`: see `sparse_csr_tensor`.
+
+    Args:
+        compressed_indices: where the entries of each row begin, and where those of the last end
+        plain_indices: the columns of the entries
+        values: a number for each entry, through which gradients flow
+        size: of the matrix; None means as many columns as the indices need
+        dtype: of the result; by default that of the values
+        layout: `plait.sparse_csr`
+        device: where the result goes; by default where the values are
+        pin_memory: has no effect
+        requires_grad: whether the result collects its gradient, which is sparse
+        check_invariants: has no effect: indices are always checked
+    """
+    if layout is not sparse_csr:
+        raise NotImplementedError(f"sparse_compressed_tensor: layout must be plait.sparse_csr, got {layout}")
+    return sparse_csr_tensor(
+        compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad
+    )
+
+
 class SparseType(type):
     """The class of sparse types by dtype, as older programs name them: `sparse.FloatTensor(indices, values, size)`."""
 

@@ -7,12 +7,14 @@ forward mode, together with the results.
 """
 
 from plait._engine.missing_names import absent as _absent
-from plait.func._batches import stack_module_state, vmap
-from plait.func._gradients import grad, grad_and_value, jvp, vjp
+from plait.func._batches import debug_unwrap, replace_all_batch_norm_modules_, stack_module_state, vmap
+from plait.func._gradients import grad, grad_and_value, jvp, linearize, vjp
 from plait.func._jacobians import hessian, jacfwd, jacrev
+from plait.func._rearrange import rearrange
 from plait.nn.utils.stateless import functional_call
 
 __all__ = [
+    "debug_unwrap",
     "functional_call",
     "grad",
     "grad_and_value",
@@ -20,6 +22,9 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
+    "rearrange",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",

@@ -11,7 +11,8 @@ from plait._device import device
 from plait._engine.pytree import flatten, spread
 from plait._random import Position
 from plait._tensor import Tensor
-from plait.func._transform import Func, tensors_of
+from plait.func._transform import Func, local, tensors_of
+from plait.nn.modules.batchnorm import _BatchNorm
 
 
 def check_randomness(name: str, randomness: str) -> None:
@@ -155,3 +156,35 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
         name: _ops.stack([dict(m.named_buffers())[name] for m in models]) for name, _ in models[0].named_buffers()
     }
     return params, buffers
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """Makes all batch norms of a module go without running statistics, in place, and returns the module.
+
+    They use those of each batch then, in evaluation too, and change nothing, as `vmap` and `grad` want it.
+    """
+    for module in root.modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None  # type: ignore[assignment]
+            module.track_running_stats = False
+    return root
+
+
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """Returns the tensor that stands behind one inside a transform, to look at: all parts of a batch of `vmap`, and of
+    an argument of `grad` its elements alone. A tensor behind which there is none is returned as it is.
+
+    Args:
+        tensor: the tensor
+        recurse: whether to go through all transforms around it, and not the innermost alone
+    """
+    out = tensor
+    while True:
+        inner = _batch.inside(out)
+        if inner is None and local.depth and out.requires_grad:
+            inner = out.detach()
+        if inner is None:
+            return out
+        out = inner
+        if not recurse:
+            return out

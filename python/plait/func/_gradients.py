@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait import _ops
+from plait._autograd import backward as _autograd
 from plait._autograd import batch as _batch
 from plait._autograd import forward as _forward
 from plait._engine.pytree import flatten, tree_map
@@ -70,6 +71,47 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
 
     result = (inputs.result(out), product)
     return (*result, inputs.result(aux)) if has_aux else result
+
+
+def linearize(func: Func, *primals: Any) -> tuple[Any, Func]:
+    """Returns what a function returns, and its linear part there: a function that takes a tangent for each of `primals`
+    and returns the product of the Jacobian with them, in the form of the result.
+
+    The function is called once, and what it computes is kept, for as long as the second one is.
+    """
+    out, product = vjp(func, *primals)
+    ys, join = flatten(out)
+    xs = tensors_of("linearize", flatten(primals)[0])
+    # The product with the transposed Jacobian is linear in its vectors: transposed again, it is that with the Jacobian.
+    with enable_grad():
+        vectors = [_forward.bare(_batch.everywhere(_ops.zeros_like(y))) for y in ys]
+        vectors = [v.requires_grad_() if v.dtype.is_floating_point or v.dtype.is_complex else v for v in vectors]
+        products = tensors_of("linearize", flatten(product(join(vectors)))[0])
+    used = [i for i, p in enumerate(products) if p.requires_grad]
+    sources = [i for i, v in enumerate(vectors) if v.requires_grad]
+    recorded = local.depth > 0 or any(x.requires_grad for x in xs)
+
+    def tangent_map(*tangents: Any) -> Any:
+        vs = tensors_of("linearize", flatten(tangents)[0])
+        if [(v.shape, v.dtype) for v in vs] != [(x.shape, x.dtype) for x in xs]:
+            got, want = ([(list(t.shape), t.dtype) for t in ts] for ts in (vs, xs))
+            raise RuntimeError(f"linearize: got tangents {got}, want {want}")
+        found: list[Any] = [_ops.zeros_like(v) for v in vectors]
+        if used:
+            record = recorded or (is_grad_enabled() and any(v.requires_grad for v in vs))
+            made = _autograd.grad(
+                [products[i] for i in used],
+                [vectors[i] for i in sources],
+                [vs[i] for i in used],
+                retain_graph=True,
+                create_graph=record,
+                materialize_grads=True,
+            )
+            for i, t in zip(sources, made, strict=True):
+                found[i] = t if record else t.detach()  # type: ignore[union-attr]
+        return join(found)
+
+    return out, tangent_map
 
 
 def jvp(func: Func, primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> tuple[Any, ...]:

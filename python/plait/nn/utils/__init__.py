@@ -10,6 +10,7 @@ from plait.nn.utils.clip_grad import *
 from plait.nn.utils.convert_parameters import *
 from plait.nn.utils.fusion import *
 from plait.nn.utils.init import *
+from plait.nn.utils.memory_format import *
 from plait.nn.utils.spectral_norm import *
 from plait.nn.utils.weight_norm import *
 

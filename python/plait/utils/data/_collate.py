@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,23 @@ from plait._dtype import float64
 from plait._tensor import Tensor
 from plait._tensors.arrays import as_tensor, tensor
 
-__all__ = ["default_collate", "default_convert"]
+__all__ = ["DataChunk", "default_collate", "default_convert"]
+
+
+class DataChunk(list[Any]):
+    """A list of samples that belong together, which stays in `items` as it was made."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        super().__init__(items)
+        self.items = list(self)
+
+    def as_str(self, indent: str = "") -> str:
+        """Returns the samples as text, behind an indent."""
+        return indent + "[" + ", ".join(str(i) for i in self) + "]"
+
+    def raw_iterator(self) -> Iterator[Any]:
+        """Returns an iterator over the samples, whatever a subclass makes of iteration."""
+        yield from self.items
 
 
 def default_convert(data: Any) -> Any:
