@@ -263,8 +263,6 @@ def test_arguments():
     with pytest.raises(AssertionError, match="specialized"):
         none(plait.ones(1), False, 3)
     assert none(plait.ones(1), False).item() == 0.0
-    with pytest.raises(NotImplementedError, match="container"):
-        fx.symbolic_trace(choose, concrete_args={"d": {"a": fx.PH}})
     with pytest.raises(TypeError, match="written in Python"):
         fx.symbolic_trace(len)
     with pytest.raises(NotImplementedError, match="no code can be made"):

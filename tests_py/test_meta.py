@@ -221,3 +221,13 @@ def test_param_init_fn():
         assert (m.blocks[1].scale.numpy() == 7).all()
 
     on_ranks(3, run)
+
+
+def test_repeats_by_a_number_are_known():
+    x = plait.ones(2, 3, device="meta", requires_grad=True)
+    for dim in (None, 0, 1, -1, -2):
+        for n in (0, 3):
+            out = x.repeat_interleave(n, dim)
+            assert out.shape == plait.ones(2, 3).repeat_interleave(n, dim).shape and out.is_meta and out.requires_grad
+    with pytest.raises(IndexError):
+        x.repeat_interleave(2, 2)

@@ -105,6 +105,12 @@ def repeat_interleave(
             kind = type(repeats).__name__
             raise TypeError(f"repeat_interleave: want a tensor of repeats, got {kind} {repeats!r:.60}")
         input, dim = _ops.arange(0, end=repeats.shape[0], device=repeats.device), 0  # type: ignore[attr-defined]
+    if input.is_meta and isinstance(repeats, int) and repeats >= 0:  # a tensor there has no values
+        source, at = (input.reshape(-1), 0) if dim is None else (input, dim)
+        parts = _ops.unsqueeze(source, at + 1 if at >= 0 else at)
+        sizes, at = list(source.shape), at % len(source.shape)
+        sizes[at] *= repeats
+        return parts.expand(*source.shape[: at + 1], repeats, *source.shape[at + 1 :]).reshape(sizes)
     often = repeats if isinstance(repeats, TensorBase) else tensor(repeats, device=input.device)
     out = _ops.repeat_interleave(input, often, dim)  # type: ignore[arg-type]
     if output_size is not None and out.shape[dim or 0] != output_size:

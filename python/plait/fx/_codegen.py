@@ -8,11 +8,14 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import plait
+from plait.fx import _pytree as fx_pytree
 from plait.fx._names import Namespace, public_name, qualified_name, shown, top
 from plait.fx.node import Node, map_arg, type_name
+from plait.utils import _pytree as pytree
+from plait.utils._pytree import TreeSpec
 
 if TYPE_CHECKING:
     from plait.fx.graph import Graph
@@ -44,6 +47,9 @@ class PythonCode:
 class CodeGen:
     """Writes the function of a graph; a derived class may change how its inputs and outputs pass."""
 
+    # Changes the lines of the function's body; see `Graph.on_generate_code`.
+    _body_transformer: Callable[[list[str]], list[str]] | None = None
+
     def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
         """Returns the line that begins the function.
 
@@ -68,6 +74,56 @@ class CodeGen:
     def additional_globals(self) -> list[tuple[str, Any]]:
         """Returns names, and their values, that the lines of a derived class need."""
         return []
+
+
+class PyTreeInfo(NamedTuple):
+    """How a function passes containers: the names of its arguments, and the forms of those and of what it returns."""
+
+    orig_args: list[str]
+    in_spec: TreeSpec
+    out_spec: TreeSpec | None
+
+
+class PyTreeCodeGen(CodeGen):
+    """Writes the function of a graph that has a placeholder for each part of a container."""
+
+    def __init__(self, pytree_info: PyTreeInfo) -> None:
+        self.pytree_info = pytree_info
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str) -> str:
+        """Returns the lines that begin the function and take its arguments apart."""
+        names = list(self.pytree_info.orig_args)
+        args = names[1:] if names[0] == "self" else list(names)
+        placeholders = [v.partition(" : ")[0].partition(" = ")[0] for v in free_vars]
+        defaults = dict(zip(placeholders, free_vars, strict=True))
+        for i in range(len(args) - 1, -1, -1):  # those at the end
+            if " = " not in defaults.get(args[i], ""):
+                break
+            args[i] = defaults[args[i]]
+        first = super().gen_fn_def(args, maybe_return_annotation)
+        all_placeholders = [*names[: len(names) - len(args)], *placeholders]
+        leaves = "".join(f"{p}, " for p in all_placeholders)
+        return f"{first}\n    {leaves}= fx_pytree.tree_flatten_spec([{', '.join(names)}], self._in_spec)"
+
+    def generate_output(self, output_args: Any) -> str:
+        """Returns the line that ends the function: it makes the containers again."""
+        shown_args = output_args if isinstance(output_args, Expression) else shown(output_args)
+        return f"return pytree.tree_unflatten({shown_args}, self._out_spec)"
+
+    def process_inputs(self, *args: Any) -> Any:
+        """Returns the values of placeholders for the arguments of a call."""
+        spec = self.pytree_info.in_spec
+        more = [None] * (spec.num_children - len(args))  # a module itself
+        return tuple(fx_pytree.tree_flatten_spec([*more, *args], spec)[len(more) :])
+
+    def process_outputs(self, outputs: Any) -> Any:
+        """Returns what a call returns for the value of the output's node."""
+        spec = self.pytree_info.out_spec
+        return outputs if spec is None else pytree.tree_unflatten(outputs, spec)
+
+    def additional_globals(self) -> list[tuple[str, Any]]:
+        """Returns the modules that take containers apart and make them."""
+        return [("pytree", pytree), ("fx_pytree", fx_pytree)]
 
 
 class _Globals:
@@ -208,7 +264,10 @@ def python_code(graph: Graph, root: str, note: Callable[[Node], list[str]] | Non
         dropped = [*last.get(node, []), *([] if node.users else [node])]
         body.append(line + (f";  {' = '.join(n.name for n in dropped)} = None" if dropped else ""))
     first = codegen.gen_fn_def(parameters, returns)
-    lines = [*(body or ["pass"]), ""]
+    body = body or ["pass"]
+    if codegen._body_transformer is not None:
+        body = "".join(codegen._body_transformer([f"{line}\n" for line in body])).splitlines()
+    lines = [*body, ""]
     wraps = "\n".join(f'{top()[0]}.fx._symbolic_trace.wrap("{n}")' for n in wrapped)
     src = f"\n{wraps}\n\n{first}\n" + "\n".join(f"    {line}" for line in lines)
     return PythonCode(src, names.found, list(wrapped))

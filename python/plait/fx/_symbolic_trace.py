@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import plait
 from plait._tensor import Tensor
-from plait.fx._codegen import WRAPPED
+from plait.fx._codegen import WRAPPED, PyTreeCodeGen, PyTreeInfo
 from plait.fx.graph import Graph
 from plait.fx.graph_module import GraphModule
 from plait.fx.node import Argument
@@ -23,6 +23,7 @@ from plait.fx.proxy import ParameterProxy, Proxy, TracerBase, find_proxy
 from plait.nn.modules.container import Sequential
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
+from plait.utils import _pytree as pytree
 
 __all__ = ["PH", "PHBase", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
 
@@ -346,27 +347,40 @@ class Tracer(TracerBase):
                 raise RuntimeError("``self`` argument cannot be part of *args expansion!")
             args.append(self.root)
             names = names[1:]
-        args += [self._root_arg(n, parameters[n].default, inner, constants, i) for i, n in enumerate(names)]
+        args += [self._root_arg(n, parameters[n].default, inner, constants) for n in names]
         more = code.co_varnames[total:]
         stars = [f"*{n}" for n in more[:1]] if code.co_flags & inspect.CO_VARARGS else []
         if code.co_flags & inspect.CO_VARKEYWORDS:
             stars.append("**" + more[len(stars)])
         args += [self.create_proxy("placeholder", s, (), {}) for s in stars]
         plain = stars or code.co_kwonlyargcount
-        return _positional(inner, len(args)) if plain else root_fn, args
+        function = _positional(inner, len(args)) if plain else root_fn
+        leaves, spec = pytree.tree_flatten(tuple(args))
+        if all(child.is_leaf() for child in spec.children_specs):
+            return function, args
+        info = PyTreeInfo(list(code.co_varnames[:total]), spec, None)
+        self.graph._codegen = PyTreeCodeGen(info)
 
-    def _root_arg(self, name: str, default: Any, inner: Callable[..., Any], constants: dict[str, Any], i: int) -> Any:
+        def of_leaves(*args: Any) -> list[Any]:
+            out, out_spec = pytree.tree_flatten(function(*pytree.tree_unflatten(args, spec)))
+            self.graph._codegen = PyTreeCodeGen(info._replace(out_spec=out_spec))
+            return out
+
+        return of_leaves, leaves
+
+    def _root_arg(self, name: str, default: Any, inner: Callable[..., Any], constants: dict[str, Any]) -> Any:
         given = () if default is inspect.Parameter.empty else (default,)
         kind = getattr(inner, "__annotations__", {}).get(name)
         if name not in constants or isinstance(constants[name], PHBase):
             return self.create_proxy("placeholder", name, given, {}, type_expr=kind)
-        value = constants[name]
-        if _holds_placeholder(value):
-            raise NotImplementedError(
-                f"concrete_args: {name!r} is a container with PH in it; give the function an argument for each part"
-            )
-        count = sum(n in constants for n in list(inspect.signature(inner).parameters)[: i + 2]) or 1
-        out = self.create_proxy("placeholder", f"{name}_{count}", given, {})
+        leaves, spec = pytree.tree_flatten(constants[name])
+        return pytree.tree_unflatten([self._constant(name, n, v, given) for n, v in enumerate(leaves, 1)], spec)
+
+    def _constant(self, name: str, number: int, value: Any, given: tuple[Any, ...]) -> Any:
+        """Adds a placeholder for an argument of a known value, or a part of one, and what checks it."""
+        out = self.create_proxy("placeholder", f"{name}_{number}", given, {})
+        if isinstance(value, PHBase):
+            return out
         told = f"{name} has been specialized to have value {value} but got another value"
         if value is None:
             self.create_proxy("call_function", _assert_is_none, (out, told), {})
@@ -448,14 +462,6 @@ class Tracer(TracerBase):
 
 def _named(pairs: Any, wanted: Any) -> str | None:
     return next((n for n, v in pairs if v is wanted), None)
-
-
-def _holds_placeholder(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_holds_placeholder, value.values()))
-    if isinstance(value, tuple | list):
-        return any(map(_holds_placeholder, value))
-    return isinstance(value, PHBase)
 
 
 def _assert_is_none(value: Any, message: str) -> None:

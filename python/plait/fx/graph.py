@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from plait.fx import _codegen
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from plait.fx.graph_module import GraphModule
 
 __all__ = ["CodeGen", "Graph", "PythonCode"]
+
+_PyTreeCodeGen, _PyTreeInfo = _codegen.PyTreeCodeGen, _codegen.PyTreeInfo  # by PyTorch's names
 
 
 class _Nodes:
@@ -275,7 +279,7 @@ class Graph:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
         made = Graph(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
-        made._codegen = self._codegen
+        made._codegen = copy(self._codegen)
         copied: dict[Node, Node] = {}
         found: Any = made.graph_copy(self, copied, return_output_node=True)
         if found is not None:
@@ -388,6 +392,30 @@ class Graph:
             shown: other choices of PyTorch's, which have no effect
         """
         return _codegen.python_code(self, root_module, _notes() if verbose else None)
+
+    def on_generate_code(
+        self, make_transformer: Callable[[Callable[[list[str]], list[str]] | None], Any]
+    ) -> AbstractContextManager[None]:
+        """Has a function change the lines of generated code; call the module's `recompile` behind it.
+
+        Args:
+            make_transformer: is given the function that changed them so far, or None, and returns the one to use, which
+                takes the lines of the body and returns others; None changes nothing
+
+        Returns:
+            a context manager at whose end the function that was there before is put back.
+        """
+        codegen, before = self._codegen, self._codegen._body_transformer
+        codegen._body_transformer = make_transformer(before)
+
+        @contextmanager
+        def until() -> Iterator[None]:
+            try:
+                yield
+            finally:
+                codegen._body_transformer = before
+
+        return until()
 
     def set_codegen(self, codegen: CodeGen) -> None:
         """Has the code written by an object of a class derived from `CodeGen`."""

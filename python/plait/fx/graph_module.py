@@ -7,7 +7,7 @@ from typing import Any
 
 from plait._tensor import Tensor
 from plait.fx import _codegen
-from plait.fx._codegen import PythonCode
+from plait.fx._codegen import PythonCode, PyTreeCodeGen
 from plait.fx._names import top
 from plait.fx.graph import Graph
 from plait.fx.proxy import forget_proxies
@@ -133,6 +133,8 @@ class GraphModule(Module):
     def recompile(self) -> PythonCode:
         """Generates `forward` from the graph anew, and returns its code. Call it after changes of the graph."""
         forget_proxies()  # a trace has ended, as a rule
+        if isinstance(codegen := self._graph._codegen, PyTreeCodeGen):
+            self._in_spec, self._out_spec = codegen.pytree_info.in_spec, codegen.pytree_info.out_spec
         code = self._graph.python_code("self")
         self._code = code.src
         type(self).forward = _codegen.function_of(code)  # type: ignore[method-assign]

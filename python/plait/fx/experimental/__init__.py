@@ -1,0 +1,1 @@
+"""Parts of fx that PyTorch calls experimental."""
