@@ -220,6 +220,8 @@ func cases() map[string]geometry {
 		"product, images":     shape(3, 1, 9, 17, dims{7, 8}, dims{1, 1}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
 		"product, patches":    shape(2, 1, 5, 130, dims{20, 24}, dims{4, 4}, dims{4, 4}, dims{0, 0}, dims{1, 1}),
 		"product, stride":     shape(2, 1, 65, 64, dims{7, 6}, dims{3, 3}, dims{2, 2}, dims{1, 1}, dims{1, 1}),
+		"product, no padding": shape(3, 1, 64, 64, dims{9, 10}, dims{3, 3}, dims{2, 2}, dims{0, 0}, dims{1, 1}),
+		"product, step":       shape(2, 1, 24, 72, dims{30, 27}, dims{3, 5}, dims{2, 3}, dims{1, 2}, dims{1, 1}),
 		"product, some taps":  shape(2, 1, 64, 64, dims{3, 4}, dims{4, 5}, dims{1, 1}, dims{3, 6}, dims{2, 3}),
 		"product, groups":     shape(2, 2, 128, 132, dims{3, 4}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"product, columns":    shape(1, 1, 128, 128, dims{3, 11}, dims{2, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),

@@ -15,12 +15,14 @@
 #define min plaitk_conv_min
 #define max plaitk_conv_max
 #define ceil_div plaitk_conv_ceil
+#define floor_div plaitk_conv_floor
 #define volume plaitk_conv_volume
 
 #define MAX_PLANE 4096             // output positions of an image
 #define DIRECT_PLANE 48            // positions of an image that is a matrix of its own
 #define MAX_UNFOLDED (4 << 20)     // elements of the unfolded matrix of a block of images
 #define POSITIONS 64               // that are unfolded together
+#define PART_ELEMENTS (12 << 10)   // of the parts of a plane, at most
 #define CHUNK_ELEMENTS (16 << 10)  // elements that a chunk copies, at least
 
 // A matrix [channels, positions] of a block of images of a tensor [images, channels, plane]. Column i of it is position
@@ -42,6 +44,13 @@ typedef struct {
   int64_t block_first, block_size;  // the images of the block under way
   int *tap;                         // [used]
   int *source;                      // [used, out_plane]: what a tap reads at a position; in_plane is padding
+  // If shifted, a channel's plane is copied to a part for each residue modulo the strides. In these, with rows as long
+  // as those of y, a tap reads element p + shift[u] at position p, or padding.
+  int shifted;
+  int64_t *shift;                   // [used]
+  int64_t part, before;             // elements of a part, and those of them before the first
+  int64_t parts, (*residue)[3];     // [parts]
+  char *keep;                       // [used, out_plane]: all bits of an element where a tap reads the input, else none
   int *first, *term;                // element i of dx is the sum of terms first[i] to first[i + 1] - 1 of the unfolded
   int same;                         // the unfolded matrix is that of x
   int batched;                      // each image is a block that is not copied; one call multiplies all
@@ -89,6 +98,33 @@ static void sources(const plaitk_conv_shape *s, const reach *r, int *source) {
         }
         *source++ = (int)(inside ? (at[0] * s->in[1] + at[1]) * s->in[2] + at[2] : volume(s->in));
       }
+    }
+  }
+}
+
+// Returns how far tap t is shifted within a part, and the residue of what it reads.
+static int64_t shift_of(const plaitk_conv_shape *s, int64_t t, int64_t residue[3]) {
+  reach r = reach_of(s, t);
+  int64_t shift = 0;
+  for (int d = 0; d < 3; d++) {
+    int64_t at = r.tap[d] * s->dilation[d] - s->pad[d], step = floor_div(at, s->stride[d]);
+    residue[d] = at - step * s->stride[d];
+    shift = shift * s->out[d] + step;
+  }
+  return shift;
+}
+
+// Writes the parts, the shifts, and where taps read the input.
+static void shift_taps(job *j) {
+  int64_t size = j->io->size;
+  for (int64_t u = 0; u < j->used; u++) {
+    int64_t residue[3], part = 0;
+    j->shift[u] = shift_of(j->s, j->tap[u], residue);
+    while (part < j->parts && memcmp(j->residue[part], residue, sizeof residue) != 0) part++;
+    if (part == j->parts) memcpy(j->residue[j->parts++], residue, sizeof residue);
+    j->shift[u] += part * j->part;
+    for (int64_t p = u * j->out_plane; p < (u + 1) * j->out_plane; p++) {
+      memset(j->keep + p * size, j->source[p] < j->in_plane ? 0xff : 0, (size_t)size);
     }
   }
 }
@@ -177,9 +213,14 @@ static void measure(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
     reach r = reach_of(s, t);
     j->used += reads(&r) > 0;
     all += reads(&r);
+    int64_t residue[3], shift = shift_of(s, t, residue);
+    if (reads(&r) > 0) j->before = max(j->before, shift < 0 ? -shift : shift);
   }
   // A single tap reads elements in their order. If it reads all of them, each is in its place.
   j->same = j->used == 1 && all == j->in_plane && j->in_plane == j->out_plane;
+  j->part = j->out_plane + 2 * j->before;
+  j->shifted = !j->same && min(volume(s->stride), j->used) * j->part <= PART_ELEMENTS;
+  for (int d = 0; d < 3; d++) j->shifted &= ceil_div(s->in[d], s->stride[d]) <= s->out[d];
   j->depth = j->channels * j->used;
   // Images that fill vectors need no copy if each is a block. But a sum over blocks must not be rounded between them.
   int64_t image = s->groups * j->depth * j->out_plane, most = MAX_UNFOLDED / max(1, image);
@@ -208,6 +249,12 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
   } else {
     int64_t size = pass == CONV_INPUT_GRAD ? j->io->compute_size : j->io->size;
     j->unfolded = (matrix){plait_carve(&at, s->groups * j->depth * j->columns * size), j->columns, 1, 0, 1};
+  }
+  if (j->shifted && pass != CONV_INPUT_GRAD) {
+    j->shift = plait_carve(&at, j->used * (int64_t)sizeof *j->shift);
+    j->residue = plait_carve(&at, j->used * (int64_t)sizeof *j->residue);
+    j->keep = plait_carve(&at, j->used * j->out_plane * j->io->size);
+    if (scratch != NULL) shift_taps(j);
   }
   if (!j->same && pass == CONV_INPUT_GRAD) {
     j->first = plait_carve(&at, (j->in_plane + 2) * (int64_t)sizeof *j->first);
@@ -246,6 +293,47 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
       }                                                                                                                \
     }                                                                                                                  \
   }                                                                                                                    \
+  /* Copies a plane to its parts. */                                                                                    \
+  PLAIT_INLINE void divide_##T(const job *j, const T *plane, T *parts) {                                               \
+    const int64_t *in = j->s->in, *out = j->s->out, *step = j->s->stride;                                              \
+    if (volume(step) == 1 && memcmp(in + 1, out + 1, 2 * sizeof *in) == 0) {                                           \
+      memcpy(parts + j->before, plane, (size_t)j->in_plane * sizeof(T));                                               \
+      return;                                                                                                          \
+    }                                                                                                                  \
+    for (int64_t k = 0; k < j->parts; k++) {                                                                           \
+      const int64_t *r = j->residue[k];                                                                                \
+      T *part = parts + k * j->part + j->before;                                                                       \
+      int64_t count = ceil_div(in[2] - r[2], step[2]);                                                                 \
+      for (int64_t z = r[0]; z < in[0]; z += step[0]) {                                                                \
+        for (int64_t y = r[1]; y < in[1]; y += step[1]) {                                                              \
+          const T *from = plane + (z * in[1] + y) * in[2] + r[2];                                                      \
+          T *to = part + (z / step[0] * out[1] + y / step[1]) * out[2];                                                \
+          if (step[2] == 2) {                                                                                          \
+            _Pragma("omp simd") for (int64_t x = 0; x < count; x++) to[x] = from[2 * x];                               \
+          } else {                                                                                                     \
+            for (int64_t x = 0; x < count; x++) to[x] = from[x * step[2]];                                             \
+          }                                                                                                            \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  /* Unfolds where taps are shifted. */                                                                                \
+  PLAIT_CLONES static void unfold_shifted_##T(void *arg, int64_t chunk) {                                              \
+    const job *j = arg;                                                                                                \
+    T parts[PART_ELEMENTS];                                                                                            \
+    memset(parts, 0, (size_t)(j->parts * j->part) * sizeof(T));                                                        \
+    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
+      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
+        divide_##T(j, (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane, parts);               \
+        T *to = (T *)j->to + c * j->used * j->columns + i * j->out_plane;                                              \
+        const T *keep = (const T *)j->keep;                                                                            \
+        for (int64_t u = 0; u < j->used; u++, keep += j->out_plane, to += j->columns) {                                \
+          const T *from = parts + j->before + j->shift[u];                                                             \
+          _Pragma("omp simd") for (int64_t p = 0; p < j->out_plane; p++) to[p] = from[p] & keep[p];                    \
+        }                                                                                                              \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
   /* Takes the taps that are used from the weight. */                                                                  \
   static void take_##T(void *arg, int64_t chunk) {                                                                     \
     const job *j = arg;                                                                                                \
@@ -273,13 +361,13 @@ COPIES(uint32_t)
 COPIES(uint64_t)
 
 typedef struct {
-  plait_task unfold, take, put;
+  plait_task unfold, unfold_shifted, take, put;
 } copies;
 
 static const copies *copies_of(int64_t size) {
-  static const copies two = {unfold_uint16_t, take_uint16_t, put_uint16_t};
-  static const copies four = {unfold_uint32_t, take_uint32_t, put_uint32_t};
-  static const copies eight = {unfold_uint64_t, take_uint64_t, put_uint64_t};
+  static const copies two = {unfold_uint16_t, unfold_shifted_uint16_t, take_uint16_t, put_uint16_t};
+  static const copies four = {unfold_uint32_t, unfold_shifted_uint32_t, take_uint32_t, put_uint32_t};
+  static const copies eight = {unfold_uint64_t, unfold_shifted_uint64_t, take_uint64_t, put_uint64_t};
   return size == 2 ? &two : size == 4 ? &four : &eight;
 }
 
@@ -325,7 +413,9 @@ static void copy(plait_pool *pool, job *j, plait_task task, const void *from, vo
 static void run_block(plait_pool *pool, job *j, plaitk_conv_pass pass, const void *x, const void *y) {
   int64_t cin = j->s->cin, cout = j->s->cout, unfolded = j->used * j->columns;
   if (pass != CONV_INPUT_GRAD && j->unfolded.copied) {
-    copy(pool, j, j->same ? gather_x : copies_of(j->io->size)->unfold, x, j->unfolded.data, cin, unfolded);
+    const copies *c = copies_of(j->io->size);
+    plait_task unfold = j->same ? gather_x : j->shifted ? c->unfold_shifted : c->unfold;
+    copy(pool, j, unfold, x, j->unfolded.data, cin, unfolded);
   }
   if (pass != CONV_FORWARD && j->y.copied) copy(pool, j, gather_y, y, j->y.data, cout, j->columns);
   for (int64_t group = 0; group < j->s->groups; group++) multiply(pool, j, pass, group, j->product_bytes);
