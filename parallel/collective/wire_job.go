@@ -42,12 +42,17 @@ type wireJob struct {
 	last     []core.Event      // copies to devices
 }
 
-// needs reports whether the job waits for another process.
+// needs reports whether the job lacks data of another process. That of a small job comes with its messages.
 func (j *wireJob) needs(process int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	p := j.peers[process]
-	return p != nil && !p.hasEnded
+	if p == nil || !j.small {
+		return p != nil && !p.hasEnded
+	}
+	return slices.ContainsFunc(j.calls, func(c *rankCall) bool {
+		return !c.here() && c.process == process && !c.hasData && c.op.reads(c.rank)
+	})
 }
 
 // A wirePeer is another process in a job.
@@ -319,19 +324,13 @@ func (j *wireJob) refused(process int, err error) {
 	j.fail(err)
 }
 
-// lose fails the job if it needs a lost process.
+// lose fails the job if it needs a lost process, or the process has said that its data is not valid.
 func (j *wireJob) lose(process int, err error) {
 	j.mu.Lock()
 	p := j.peers[process]
-	over := p == nil || p.hasEnded && p.failure == nil
-	if j.small && p != nil {
-		over = true
-		for _, c := range j.calls { // the others have sent all that is needed
-			over = over && (c.here() || c.process != process || c.hasData || !c.op.reads(c.rank))
-		}
-	}
+	failed := p != nil && !j.small && p.failure != nil
 	j.mu.Unlock()
-	if !over {
+	if failed || j.needs(process) {
 		j.refused(process, j.rendezvous.gone(j.label, process, err))
 	}
 }
