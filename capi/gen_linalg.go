@@ -144,9 +144,9 @@ func plait_linalg_ldl_solve(LD C.plait_tensor, pivots C.plait_tensor, B C.plait_
 }
 
 //export plait_linalg_lstsq
-func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double, out *C.plait_tensor) C.plait_status {
+func plait_linalg_lstsq(A C.plait_tensor, B C.plait_tensor, rcond C.double, svd C.bool, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+		if s := bind.LinalgLstsq(int64(A), int64(B), float64(rcond), bool(svd), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()

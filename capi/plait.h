@@ -3345,7 +3345,8 @@ plait_tensor plait_linalg_ldl_solve(plait_tensor ld, plait_tensor pivots, plait_
 //   - B: the right sides
 //   - rcond (-1): singular values of at most rcond times the largest count as 0; by default the larger size
 //     times the dtype's eps
-plait_status plait_linalg_lstsq(plait_tensor A, plait_tensor B, double rcond, plait_tensor out[2]);
+//   - svd (false): whether ranks are counted by the singular values, and not estimated by a QR decomposition
+plait_status plait_linalg_lstsq(plait_tensor A, plait_tensor B, double rcond, bool svd, plait_tensor out[2]);
 
 // Matrices of exchanged rows as products of triangular ones, the exchanges, and where a matrix is singular.
 // Writes the results' handles to out.

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel"
 )
 
-// lacking has the kernels that GPUs do without: least squares are made of the SVD there.
+// lacking has the kernels that GPUs do without: least squares are made of the SVD there, and the host does the others' work.
 var lacking = []core.KernelID{contract.LinalgLstSq, contract.LinalgComplex, contract.LinalgGeqrf, contract.LinalgLDL}
 
 func TestContractsHaveKernels(t *testing.T) {

@@ -1,5 +1,6 @@
 """Linear algebra of complex matrices, beside NumPy's."""
 
+import gpus
 import numpy as np
 import plait
 import pytest
@@ -188,9 +189,77 @@ def test_least_squares_are_numpys(shape):
         if driver != "gelsy" and shape[-2] > shape[-1]:
             assert found.residuals.dtype is plait.float64
             np.testing.assert_allclose(found.residuals.numpy(), (np.abs(a @ want - b) ** 2).sum(-2), 1e-10)
-    low = plait.linalg.lstsq(plait.ones(4, 2) + 0j, plait.full((4, 1), 2j))
-    np.testing.assert_allclose(low.solution.numpy(), [[1j], [1j]], 1e-6)
-    assert low.rank.item() == 1
+    for driver in ("gelsy", "gelsd"):
+        low = plait.linalg.lstsq(plait.ones(4, 2) + 0j, plait.full((4, 1), 2j), driver=driver)
+        np.testing.assert_allclose(low.solution.numpy(), [[1j], [1j]], 1e-6)
+        assert low.rank.item() == 1
+    with pytest.raises(linalg.LinAlgError, match="full rank"):
+        linalg.lstsq(plait.ones(4, 2) + 0j, plait.full((4, 1), 2j), driver="gels")
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 4)])
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gels"])
+@pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
+def test_least_squares_of_nothing_are_zero(shape, driver, dtype):
+    found = linalg.lstsq(plait.zeros(shape, dtype=dtype), plait.ones(*shape[:-1], 2, dtype=dtype), driver=driver)
+    assert found.solution.shape == (*shape[:-2], shape[-1], 2) and not found.solution.any()
+
+
+def test_gradients_of_least_squares_of_full_rank():
+    for shape in ((5, 3), (3, 5)):
+        a, b = (plait.randn(s, dtype=plait.complex128, requires_grad=True) for s in (shape, (shape[0], 2)))
+        made = [
+            plait.autograd.grad(linalg.lstsq(a, b, driver=driver).solution.sum().abs(), (a, b))
+            for driver in ("gels", "gelsy", "gelsd")
+        ]
+        for other in made[1:]:
+            for x, y in zip(made[0], other, strict=True):
+                np.testing.assert_allclose(x.numpy(), y.numpy(), 1e-8, 1e-10)
+
+
+def test_counts_of_complex_weights():
+    found = plait.bincount(plait.tensor([0, 1, 1, 3]), plait.tensor([1j, 2, 3 + 1j, 1], dtype=plait.complex128), 5)
+    assert found.tolist() == [1j, 5 + 1j, 0, 1, 0]
+    assert plait.bincount(plait.tensor([1]), plait.ones(1, dtype=plait.complex64)).dtype is plait.complex64
+
+
+def test_matrices_on_a_gpu():
+    """GPUs have no kernels for complex matrices, nor for some real ones: the host does that work."""
+    gpus.run("""
+    from plait import linalg as la
+    plait.manual_seed(1)
+    x, b = plait.randn(2, 4, 4, dtype=plait.complex64), plait.randn(2, 4, 2, dtype=plait.complex64)
+    h, real = x @ x.mH + plait.eye(4), plait.randn(2, 4, 4)
+    sizes = lambda v: v.abs().sort(-1)[0]
+    for name, f, *args in [
+        ("inv", la.inv, x), ("solve", la.solve, x, b), ("slogdet", lambda x: la.slogdet(x)[1], x), ("det", la.det, x),
+        ("cholesky", la.cholesky, h), ("lu", lambda x: la.lu_factor(x).LU, x), ("qr", lambda x: la.qr(x)[1], x),
+        ("eigh", la.eigvalsh, h), ("svd", la.svdvals, x), ("pinv", la.pinv, x), ("empty", la.inv, x[:0]),
+        ("eig", lambda x: sizes(la.eigvals(x)), x), ("real eig", lambda x: sizes(la.eigvals(x)), real),
+        ("lstsq", lambda x, b: la.lstsq(x, b).solution, x, b), ("ormqr", plait.ormqr, x, x[:, 0], b),
+        ("triangular", lambda x, b: la.solve_triangular(x, b, upper=True), x, b),
+        ("geqrf", lambda x: plait.geqrf(x.detach())[0], x), ("real geqrf", lambda x: plait.geqrf(x.detach())[1], real),
+        ("ldl", lambda x: la.ldl_factor(x.detach()).LD, x),
+        ("hermitian ldl", lambda h: la.ldl_factor(h.detach(), hermitian=True).LD, h),
+    ]:
+        made = []
+        for device in ("cpu", "cuda"):
+            leaves = [a.clone().to(device).requires_grad_() for a in args]
+            out = f(*leaves)
+            assert out.device.type == device, name
+            if out.requires_grad and out.numel():
+                out.abs().sum().backward()
+            made.append([out.detach().cpu(), *(a.grad.cpu() for a in leaves if a.grad is not None)])
+        for want, got in zip(*made, strict=True):
+            assert plait.allclose(want, got, 1e-3, 1e-3), (name, want, got)
+    for call in (lambda x: la.inv(x), lambda x: la.cholesky(x)):
+        try:
+            call(plait.zeros(2, 2, dtype=plait.complex64, device="cuda"))
+        except la.LinAlgError as error:
+            assert "matrix 0" in str(error)
+        else:
+            raise AssertionError("no error")
+    """)
 
 
 def test_recurrent_layers_are_their_cells():

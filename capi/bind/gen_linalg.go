@@ -144,14 +144,14 @@ func LinalgLdlSolve(LD Tensor, pivots Tensor, B Tensor, hermitian bool) (status 
 }
 
 // LinalgLstsq applies the operation linalg_lstsq. The X that makes A X - B least, the least one of many, and the ranks of A.
-func LinalgLstsq(A Tensor, B Tensor, rcond float64, out TensorsOut) (status Status) {
+func LinalgLstsq(A Tensor, B Tensor, rcond float64, svd bool, out TensorsOut) (status Status) {
 	defer protect("linalg_lstsq", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(A)
 	t1 := tensor(B)
-	r0, r1 := op.LstSq(t0, t1, rcond)
+	r0, r1 := op.LstSq(t0, t1, rcond, svd)
 	return results(out, r0, r1)
 }
 

@@ -100,12 +100,12 @@ func ResampleOf(c *core.Call) ResampleAttrs {
 
 // AddTo adds the attributes to a call and returns it.
 func (a LinalgComplexAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(int64(a.Operation), Flag(a.Upper), Flag(a.Unit), Flag(a.Real), Flag(a.Hermitian))
+	return c.Int(int64(a.Operation), Flag(a.Upper), Flag(a.Unit), Flag(a.Real), Flag(a.Hermitian)).Float(a.Rcond)
 }
 
 // LinalgComplexOf reads the attributes of a call.
 func LinalgComplexOf(c *core.Call) LinalgComplexAttrs {
-	return LinalgComplexAttrs{LinalgOperation(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0, c.Ints[3] != 0, c.Ints[4] != 0}
+	return LinalgComplexAttrs{LinalgOperation(c.Ints[0]), c.Ints[1] != 0, c.Ints[2] != 0, c.Ints[3] != 0, c.Ints[4] != 0, c.Floats[0]}
 }
 
 // AddTo adds the attributes to a call and returns it.

@@ -33,7 +33,7 @@ var (
 	LinalgLstSq = declare(Contract{Name: "linalg_lstsq", Outs: "x ranks", Ins: "a b", Floats: "rcond"})
 	// LinalgComplex does for complex matrices what the kernel of its operation does for real ones, whose operands it has: L' and V' are
 	// conjugated. [LinalgEigs] is for real ones too, and writes eigenvalues and, or not, eigenvectors.
-	LinalgComplex = declare(Contract{Name: "linalg_complex", Outs: "outs...", Ins: "ins...", Ints: "operation upper unit real hermitian", Pairs: core.Leading})
+	LinalgComplex = declare(Contract{Name: "linalg_complex", Outs: "outs...", Ins: "ins...", Ints: "operation upper unit real hermitian", Floats: "rcond", Pairs: core.Leading})
 )
 
 // A LinalgOperation is what is done with matrices.
@@ -52,6 +52,7 @@ const (
 	LinalgEigs
 	LinalgReflections
 	LinalgLDLs
+	LinalgLeastSquares
 )
 
 // LinalgComplexAttrs are the attributes of [LinalgComplex].
@@ -61,6 +62,7 @@ type LinalgComplexAttrs struct {
 	Unit      bool
 	Real      bool // A, whose eigenvalues are complex, is real
 	Hermitian bool // and not symmetric, is the A of which LDL factors are wanted
+	Rcond     float64
 }
 
 // TriangularAttrs are the attributes of [LinalgTriangular].

@@ -32,15 +32,22 @@ var linalgOperations = map[core.KernelID]contract.LinalgOperation{
 }
 
 // linalgLaunch runs the kernel of real matrices, or what it does with complex ones; how has the attributes of either. The last outs may be nil.
-func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, how contract.LinalgComplexAttrs, outs ...*core.Tensor) {
-	in, second := op.dense(x), op.dense(b)
-	if op.err != nil {
-		return
-	}
-	operation := linalgOperations[k]
+func (op *opContext) linalgLaunch(id core.KernelID, x, b *core.Tensor, how contract.LinalgComplexAttrs, outs ...*core.Tensor) {
+	k, operation := id, linalgOperations[id]
 	triangle, complex := k == contract.LinalgTriangular, isComplex(x) || k == contract.LinalgComplex
 	if complex {
 		k = contract.LinalgComplex
+	}
+	if op.err != nil {
+		return
+	}
+	if !x.Device().Supports(k) {
+		op.linalgOnHost(id, x, b, how, outs)
+		return
+	}
+	in, second := op.dense(x), op.dense(b)
+	if op.err != nil {
+		return
 	}
 	c := op.call(k)
 	for _, out := range outs {
@@ -65,6 +72,46 @@ func (op *opContext) linalgLaunch(k core.KernelID, x, b *core.Tensor, how contra
 	}
 	c.Work = max(c.Work, core.Numel(x.Shape()[:x.Dim()-2])*(least+x.Size(-2)*x.Size(-1)*x.Size(-1)/32))
 	op.launch(c)
+}
+
+// linalgOnHost does what [opContext.linalgLaunch] does on the CPU, which has all kernels, for matrices on a device that lacks this one. It
+// waits for them, and for the results.
+func (op *opContext) linalgOnHost(k core.KernelID, x, b *core.Tensor, how contract.LinalgComplexAttrs, outs []*core.Tensor) {
+	home, err := op.mode.Context().Home()
+	if err == nil && !home.HostAccessible() {
+		home, err = core.OpenDevice("cpu:0")
+	}
+	if op.check(err); op.err != nil {
+		return
+	}
+	core.Underived(func() {
+		host := opContext{name: op.name, mode: op.mode}
+		host.place(home)
+		moved := func(t *core.Tensor) *core.Tensor {
+			if t == nil {
+				return nil
+			}
+			own := host.own(t.Detach())
+			return host.own(ToDevice(own, home))
+		}
+		left, right := moved(x), moved(b)
+		made := make([]*core.Tensor, len(outs))
+		for i, out := range outs {
+			if out != nil {
+				made[i] = host.temp(out.DType(), out.Shape()...)
+			}
+		}
+		if host.err == nil {
+			host.linalgLaunch(k, left, right, how, made...)
+		}
+		for i, out := range outs {
+			if out != nil && host.err == nil {
+				host.check(upload(op.stream, out, made[i]))
+			}
+		}
+		host.end()
+		op.check(host.err)
+	})
 }
 
 // mT returns x with its matrices transposed.

@@ -284,10 +284,11 @@ func pinvDeriv(ctx *core.BackwardContext) {
 }
 
 // LstSq returns the x that makes a x - b least for matrices a [*, m, n] and b [*, m, k]: of many, if a has fewer rows or a
-// lower rank than columns, the least one; and the ranks of a, int64. Singular values count as for [Pinv].
-func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
+// lower rank than columns, the least one; and the ranks of a, int64. Singular values count as for [Pinv]; without svd, those of R in a QR
+// decomposition of exchanged columns are estimated, where the device does that.
+func LstSq(m, b *core.Tensor, rcond float64, svd bool) (x, ranks *core.Tensor) {
 	if parts := distributed(m, b); parts != nil {
-		return handOn2(parts, "linalg_lstsq", m, b, rcond)
+		return handOn2(parts, "linalg_lstsq", m, b, rcond, svd)
 	}
 	op := begin("linalg_lstsq", &m, &b)
 	op.multipliable(m, b)
@@ -303,7 +304,7 @@ func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 	}
 	core.Underived(func() {
 		out := core.RunScope(func() []*core.Tensor {
-			if !isComplex(m) && m.Device().Supports(contract.LinalgLstSq) {
+			if !svd && m.Device().Supports(contract.LinalgLstSq) {
 				x, ranks := lstSqOf(m, b, rcond)
 				return []*core.Tensor{x, ranks}
 			}
@@ -317,7 +318,14 @@ func LstSq(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 		})
 		x, ranks = reported(op.name, out[0]), out[1]
 	})
-	if op.grad && x.Err() == nil {
+	if x.Err() != nil || ranks.Err() != nil {
+		op.check(x.Err())
+		op.check(ranks.Err())
+		x.Release()
+		ranks.Release()
+		return op.fail(), op.fail()
+	}
+	if op.grad {
 		n := op.node(lstSqDeriv, m, b).Save(m, b).SaveOutput(x, 0)
 		n.Floats = []float64{rcond}
 		op.attach(n, x)
@@ -340,7 +348,13 @@ func lstSqOf(m, b *core.Tensor, rcond float64) (x, ranks *core.Tensor) {
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	c := op.call(contract.LinalgLstSq).Out(x).Out(ranks).In(left).In(right).Float(rcond)
+	var c *core.Call
+	if isComplex(m) {
+		c = contract.LinalgComplexAttrs{Operation: contract.LinalgLeastSquares, Rcond: rcond}.AddTo(op.call(contract.LinalgComplex))
+	} else {
+		c = op.call(contract.LinalgLstSq).Float(rcond)
+	}
+	c.Out(x).Out(ranks).In(left).In(right)
 	c.Work = max(c.Work, core.Numel(batch)*(1024+m.Size(-2)*m.Size(-1)*m.Size(-1)/32))
 	op.launch(c)
 	x, ranks = op.done2(x, ranks)

@@ -195,7 +195,7 @@ func TestLeastSquaresOfEveryRank(t *testing.T) {
 		for _, shape := range [][3]int{{12, 5, 5}, {12, 5, 3}, {5, 12, 5}, {5, 12, 2}, {6, 6, 0}} {
 			a := op.MatMul(randn64(2, shape[0], shape[2]), randn64(2, shape[2], shape[1]))
 			b := randn64(shape[0], 3)
-			x, ranks := op.LstSq(a, b, 1e-9)
+			x, ranks := op.LstSq(a, b, 1e-9, false)
 			requireSame(t, op.MatMul(op.Pinv(a, 1e-9), b), x)
 			got, err := core.Values[int64](ranks)
 			require.NoError(t, err)

@@ -70,8 +70,8 @@ func init() {
 		Row{Name: "linalg_svdvals", Func: SVDVals, Args: []Arg{any2}, Doc: "The singular values of matrices.", Samples: both},
 		Row{Name: "linalg_pinv", Func: Pinv, Args: []Arg{any2, {Name: "rtol", Default: -1.0}}, Doc: "The pseudoinverses of matrices.",
 			Samples: []Sample{of("square", full, -1.0), of("tall", tall, -1.0), of("wide", wide, 1e-3)}},
-		Row{Name: "linalg_lstsq", Func: LstSq, Args: []Arg{m, b, {Name: "rcond", Default: -1.0, Doc: "singular values of at most rcond times the largest count as 0; by default the larger size times the dtype's eps"}}, Doc: "The X that makes A X - B least, the least one of many, and the ranks of A.",
-			Samples: []Sample{of("tall", tall, Shaped(4, 2), -1.0), of("wide", wide, Shaped(2, 2), -1.0), of("empty", Shaped(0, 2), Shaped(0, 3), -1.0)}},
+		Row{Name: "linalg_lstsq", Func: LstSq, Args: []Arg{m, b, {Name: "rcond", Default: -1.0, Doc: "singular values of at most rcond times the largest count as 0; by default the larger size times the dtype's eps"}, {Name: "svd", Default: false, Doc: "whether ranks are counted by the singular values, and not estimated by a QR decomposition"}}, Doc: "The X that makes A X - B least, the least one of many, and the ranks of A.",
+			Samples: []Sample{of("tall", tall, Shaped(4, 2), -1.0, false), of("by values", tall, Shaped(4, 2), -1.0, true), of("wide", wide, Shaped(2, 2), -1.0, false), of("empty", Shaped(0, 2), Shaped(0, 3), -1.0, false)}},
 		Row{Name: "linalg_matrix_norm", Func: MatrixNorm, Args: []Arg{any2, {Name: "ord", Default: "fro"}}, Doc: "The norms of the matrices in two dimensions.", Samples: norms},
 	)
 }

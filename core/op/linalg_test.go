@@ -81,11 +81,11 @@ func TestSolutions(t *testing.T) {
 	require.True(t, math.IsInf(v, -1))
 	// Least squares: the remainder is orthogonal to the columns.
 	m, y := randn64(12, 4), randn64(12, 3)
-	least, _ := op.LstSq(m, y, -1)
+	least, _ := op.LstSq(m, y, -1, false)
 	rest := op.Sub(op.MatMul(m, least), y)
 	requireNear(t, op.MatMul(flipped(m), rest), make([]float64, 12)...)
 	wide := randn64(4, 9)
-	least, _ = op.LstSq(wide, op.Narrow(y, 0, 0, 4), -1)
+	least, _ = op.LstSq(wide, op.Narrow(y, 0, 0, 4), -1, false)
 	requireSame(t, op.MatMul(op.Pinv(wide, -1), op.Narrow(y, 0, 0, 4)), least)
 }
 

@@ -3,7 +3,7 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x8ea9cc25
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x5567c234
 #cgo race CFLAGS: -O1
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_blas_alone

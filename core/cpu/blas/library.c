@@ -90,7 +90,8 @@ void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, in
 static bool find_lapack(void *handle, int name, plaitk_lapack *lib) {
   static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trtri", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd", "gelsy", "geev",
                                                       "sytrf"};
-  static const char *const complex_routines[PLAIT_C_ROUTINES] = {"getrf", "trsm", "potrf", "geqrf", "ungqr", "heevd", "gesdd", "geev", "sytrf", "hetrf"};
+  static const char *const complex_routines[PLAIT_C_ROUTINES] = {"getrf", "trsm", "potrf", "geqrf", "ungqr", "heevd", "gesdd", "geev", "sytrf", "hetrf",
+                                                                "gelsy"};
   for (int i = 0; i < 2 * PLAIT_ROUTINES; i++) {
     char base[16];
     snprintf(base, sizeof base, "%c%s_", "sd"[i % 2], routines[i / 2]);

@@ -33,6 +33,7 @@ enum plait_lapack_complex_routine {
   PLAIT_C_GEEV,
   PLAIT_C_SYTRF,
   PLAIT_C_HETRF,
+  PLAIT_C_GELSY,
   PLAIT_C_ROUTINES,
 };
 
@@ -77,5 +78,8 @@ typedef void plait_complex_gesdd(const char *jobz, plait_lapack_int m, plait_lap
 typedef void plait_complex_geev(const char *left, const char *right, plait_lapack_int n, void *a, plait_lapack_int lda, void *values, void *vl,
                                 plait_lapack_int ldvl, void *vr, plait_lapack_int ldvr, void *work, plait_lapack_int lwork, void *rwork,
                                 int64_t *info, size_t, size_t);
+typedef void plait_complex_gelsy(plait_lapack_int m, plait_lapack_int n, plait_lapack_int nrhs, void *a, plait_lapack_int lda, void *b,
+                                 plait_lapack_int ldb, void *pivots, const void *rcond, int64_t *rank, void *work, plait_lapack_int lwork,
+                                 void *rwork, int64_t *info);
 
 #endif

@@ -250,7 +250,7 @@ def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool = Fa
 _linalg_lstsq = _core.bind_LinalgLstsq
 
 
-def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> tuple[Tensor, Tensor]:
+def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0, svd: bool = False) -> tuple[Tensor, Tensor]:
     """The X that makes A X - B least, the least one of many, and the ranks of A.
 
     Args:
@@ -258,14 +258,15 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0) -> tuple[Tensor, Ten
         B: the right sides
         rcond: singular values of at most rcond times the largest count as 0; by default the larger size
             times the dtype's eps
+        svd: whether ranks are counted by the singular values, and not estimated by a QR decomposition
     """
     try:
         out_ = array("q", (0, 0))
-        status = _linalg_lstsq(A._h, B._h, rcond, out_.buffer_info()[0])
+        status = _linalg_lstsq(A._h, B._h, rcond, svd, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(linalg_lstsq, locals(), error)
     if status < 0:
-        settle(status, _linalg_lstsq, A._h, B._h, rcond, out_.buffer_info()[0])
+        settle(status, _linalg_lstsq, A._h, B._h, rcond, svd, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
 _linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx

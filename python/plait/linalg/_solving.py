@@ -114,14 +114,15 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
         b: right sides [*, m, k], or vectors [*, m]
         rcond: singular values of at most rcond times the largest count as 0; by default the larger of m and n times
             the dtype's eps
-        driver: LAPACK's routine that has the same result: "gelsy" (the default), "gels" for matrices of full rank,
-            "gelsd" or "gelss", with which the singular values are returned too. Complex matrices, and those on GPUs, go
-            by the singular values whatever it is: "gelsy" of LAPACK estimates which of them count, and may differ.
+        driver: how X is found, by the name of LAPACK's routine. "gelsy", the default: by a QR decomposition of
+            exchanged columns, which estimates the singular values that count; on GPUs by the values themselves. "gelsd"
+            and "gelss": by the singular values, which are returned too. "gels": by a QR decomposition, for matrices of
+            full rank, whatever rcond is.
         out: where the results go
 
     Returns:
         the solution; the squared norms of input X - b, of matrices of more rows than columns and full rank, but for
-        "gelsy"; the ranks; the singular values.
+        "gelsy"; the ranks, but for "gels"; the singular values.
 
     Raises:
         LinAlgError: for "gels" and a matrix whose rank is not full.
@@ -131,17 +132,33 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     m, n = input.shape[-2:]
     vectors = len(input.shape) == len(b.shape) + 1 and b.shape == input.shape[:-1]
     right = _ops.unsqueeze(b, -1) if vectors else b
-    x, rank = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond)
     none = _ops.empty(0, dtype=dt.complex_parts(input.dtype), device=input.device)
-    gelsy = driver is None or driver == "gelsy"
-    full = not gelsy and (input.is_meta or bool(_ops.all(_ops.eq(_batch.behind(rank), min(m, n))).item()))
-    if driver == "gels" and not full:
-        raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
+    by_values = driver in ("gelsd", "gelss")
+    if driver == "gels":
+        x, rank, full = _of_full_rank(input, right), none.long(), True
+    else:
+        x, rank = _ops.linalg_lstsq(input, right, -1.0 if rcond is None else rcond, by_values)
+        full = by_values and (input.is_meta or bool(_ops.all(_ops.eq(_batch.behind(rank), min(m, n))).item()))
     rest = _ops.matmul(input, x) - right if m > n and full else none
     residuals = _ops.sum(_ops.square(_ops.abs(rest) if rest.dtype.is_complex else rest), -2) if m > n and full else none
-    values = svdvals(input) if driver in ("gelsd", "gelss") else none
+    values = svdvals(input) if by_values else none
     x = _ops.squeeze(x, -1) if vectors else x
-    return store(out, Lstsq(x, residuals, none.long() if driver == "gels" else rank, values))
+    return store(out, Lstsq(x, residuals, rank, values))
+
+
+def _of_full_rank(a: Tensor, b: Tensor) -> Tensor:
+    """Returns the solution of `lstsq` by a QR decomposition of matrices of full rank, or of their adjoints if wide."""
+    wide = a.shape[-2] < a.shape[-1]
+    q, r = _ops.linalg_qr(a.mH if wide else a)
+    if r.numel() and not r.is_meta:
+        sizes = _ops.abs(_ops.diagonal(_batch.behind(r.detach()), 0, -2, -1))
+        least = _ops.amax(sizes, [-1], True) * (max(a.shape[-2:]) * finfo(a.dtype).eps)
+        if not _ops.all(_ops.gt(sizes, least)).item():
+            raise LinAlgError("linalg.lstsq: a matrix has not the full rank that driver 'gels' wants; use 'gelsy'")
+    with without_autocast():
+        if wide:
+            return _ops.matmul(q, _ops.linalg_solve_triangular(r.mH, b, False))
+        return _ops.linalg_solve_triangular(r, _ops.matmul(q.mH, b), True)
 
 
 def _small(s: Tensor, A: Tensor, atol: Any, rtol: Any) -> Tensor:

@@ -22,7 +22,7 @@ var complexOperations = map[contract.LinalgOperation]C.int32_t{
 	contract.LinalgSolves: C.LINALG_SOLVE, contract.LinalgDeterminants: C.LINALG_DET, contract.LinalgTriangles: C.LINALG_TRIANGULAR,
 	contract.LinalgCholeskys: C.LINALG_CHOLESKY, contract.LinalgLUs: C.LINALG_LU, contract.LinalgQRs: C.LINALG_QR, contract.LinalgEighs: C.LINALG_EIGH,
 	contract.LinalgSVDs: C.LINALG_SVD, contract.LinalgEigs: C.LINALG_EIG, contract.LinalgReflections: C.LINALG_GEQRF,
-	contract.LinalgLDLs: C.LINALG_LDL,
+	contract.LinalgLDLs: C.LINALG_LDL, contract.LinalgLeastSquares: C.LINALG_LSTSQ,
 }
 
 func init() {

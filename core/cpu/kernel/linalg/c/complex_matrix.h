@@ -144,6 +144,20 @@ static bool FN(svd)(const job *l, const buffers *w, const C *x, T *s, C *u, C *v
   return (int32_t)info == 0;
 }
 
+static bool FN(lstsq)(const job *l, const buffers *w, const C *x, const C *b, C *out, int32_t *rank) {
+  int64_t m = l->of->m, n = l->of->n, k = l->of->k, high = m < n ? n : m, info = 0, found = 0;
+  C *a = w->a, *right = w->right;
+  T rcond = (T)l->of->rcond;
+  if (!FN(finite)(2 * m * n, (const T *)x)) return false;
+  FN(flip)(m, n, x, n, a, m);
+  FN(flip)(m, k, b, k, right, high);
+  memset(w->ints, 0, 8 * (size_t)n);  // no column comes first
+  ROUTINE(complex_gelsy, PLAIT_C_GELSY)(&m, &n, &k, a, &m, right, &high, w->ints, &rcond, &found, w->work, &w->lwork, w->rwork, &info);
+  FN(flip)(k, n, right, high, out, k);
+  *rank = (int32_t)found;
+  return (int32_t)info == 0;
+}
+
 static bool FN(eig)(const job *l, const buffers *w, const void *x, C *values, C *vectors) {
   int64_t n = l->of->n, info = 0, one = 1;
   const char *wanted = vectors ? "V" : "N";
@@ -187,6 +201,10 @@ static void FN(work)(job *l) {
   } else if (l->of->op == LINALG_SVD) {
     ROUTINE(complex_gesdd, PLAIT_C_GESDD)(l->of->out[1] ? "S" : "N", &m, &n, NULL, &m, NULL, NULL, &m, NULL, &k, work, &all, real, &ints, &info, 1);
     l->lrwork = k * max64(5 * k + 7, 2 * high + 2 * k + 1);
+  } else if (l->of->op == LINALG_LSTSQ) {
+    int64_t right = l->of->k;
+    ROUTINE(complex_gelsy, PLAIT_C_GELSY)(&m, &n, &right, NULL, &m, NULL, &high, NULL, real, &ints, work, &all, real, &info);
+    l->lrwork = 2 * n;
   } else if (l->of->real) {
     ((plait_geev *)l->lapack->routine[PLAIT_GEEV][T_DOUBLE])("N", l->of->out[1] ? "V" : "N", &n, NULL, &n, NULL, NULL, NULL, &one, NULL, &n, work,
                                                              &all, &info, 1, 1);
@@ -202,10 +220,11 @@ static void FN(work)(job *l) {
 static result FN(run)(const job *l, int64_t at, const buffers *w) {
   const struct plaitk_linalg *of = l->of;
   int64_t m = of->m, n = of->n, k = of->k, low = m < n ? m : n;
-  const C *a = (const C *)of->a + at * m * n, *b = of->b ? (const C *)of->b + at * n * k : NULL;
+  const C *a = (const C *)of->a + at * m * n, *b = of->b ? (const C *)of->b + at * (of->op == LINALG_LSTSQ ? m : n) * k : NULL;
   void *const *out = of->out;
   if (of->op >= LINALG_QR && low == 0) {
-    if (of->op == LINALG_LDL) of->infos[at] = 0;
+    if (of->op == LINALG_LDL || of->op == LINALG_LSTSQ) of->infos[at] = 0;
+    if (of->op == LINALG_LSTSQ) memset((C *)out[0] + at * n * k, 0, (size_t)(n * k) * sizeof(C));
     return (result){0};
   }
   bool done = true;
@@ -251,6 +270,9 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
     case LINALG_LDL:
       of->infos[at] = (int32_t)FN(ldl)(l, w, a, (C *)out[0] + at * n * n, of->pivots + at * n);
       return (result){0};
+    case LINALG_LSTSQ:
+      done = FN(lstsq)(l, w, a, b, (C *)out[0] + at * n * k, of->infos + at);
+      break;
     case LINALG_EIGH:
       done = FN(eigh)(l, w, a, (T *)out[0] + at * n, out[1] ? (C *)out[1] + at * n * n : NULL);
       break;

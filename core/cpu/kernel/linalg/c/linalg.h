@@ -28,7 +28,7 @@ enum { LINALG_OK = 0, LINALG_SINGULAR, LINALG_NOT_POSITIVE, LINALG_DIVERGED, LIN
 // Matrices are contiguous and row-major, of float (dtype PLAIT_F32) or double, or of complex numbers of such parts, which want LAPACK. A is [m, n] and B [n, k], or [m, k] for LSTSQ.
 struct plaitk_linalg {
   int32_t op, dtype;
-  int32_t is_complex;     // so is all but LSTSQ for; EIG always
+  int32_t is_complex;     // always for EIG
   int32_t real;           // of EIG: A is real
   int64_t batch, m, n, k;
   const void *a, *b;
