@@ -62,11 +62,11 @@ func moreRules(add func(r rule, names string)) {
 		n := u.tensors[0].Dim()
 		for i, t := range u.tensors {
 			if want := n - i%2; u.Op != "linalg_lstsq" && t.Dim() != want || u.Op == "linalg_lstsq" && t.Dim() != n {
-				return nil // pivots are vectors
+				return nil // pivots and factors of reflections are vectors
 			}
 		}
 		return u.call(u.all())
-	}, "linalg_lstsq linalg_lu_solve lu_unpack")
+	}, "linalg_lstsq linalg_lu_solve lu_unpack linalg_ldl_solve linalg_householder_product ormqr")
 	add(func(u *use) []*core.Tensor {
 		if u.only(0) {
 			return u.call(u.whole)

@@ -21,7 +21,7 @@ func reductionRules(add func(r rule, names string)) {
 	add(where{args: []int{2}}.rule, "fft_fft fft_ifft fft_rfft fft_irfft fft_hfft fft_ihfft")
 	add(over(1), "fft_fftshift fft_ifftshift")
 	add(transformed, "fft_fftn fft_ifftn fft_rfftn fft_irfftn fft_hfftn fft_ihfftn")
-	add(leading(2), `linalg_cholesky linalg_cholesky_ex linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_inv
+	add(leading(2), `geqrf linalg_ldl_factor_ex linalg_cholesky linalg_cholesky_ex linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh linalg_inv
 		linalg_lu_factor_ex linalg_matrix_norm linalg_pinv linalg_qr linalg_slogdet linalg_svd linalg_svdvals matrix_power tril triu mT`)
 }
 
