@@ -44,13 +44,15 @@ typedef struct {
   int64_t block_first, block_size;  // the images of the block under way
   int *tap;                         // [used]
   int *source;                      // [used, out_plane]: what a tap reads at a position; in_plane is padding
-  // If shifted, a channel's plane is copied to a part for each residue modulo the strides. In these, with rows as long
-  // as those of y, a tap reads element p + shift[u] at position p, or padding.
+  // If shifted, a channel's plane is copied to a part for each residue modulo the strides, or made of such parts. In
+  // these, with rows as long as those of y, a tap reads element p + shift[u] at position p, or padding.
   int shifted;
   int64_t *shift;                   // [used]
   int64_t part, before;             // elements of a part, and those of them before the first
-  int64_t parts, (*residue)[3];     // [parts]
-  char *keep;                       // [used, out_plane]: all bits of an element where a tap reads the input, else none
+  int64_t parts, most_parts;        // those that taps read, or all for the input gradient
+  int64_t (*residue)[3];            // [parts]
+  // All bits of an element where a tap reads the input, else none: [used, out_plane] elements of the unfolded matrix.
+  char *keep;
   int *first, *term;                // element i of dx is the sum of terms first[i] to first[i + 1] - 1 of the unfolded
   int same;                         // the unfolded matrix is that of x
   int batched;                      // each image is a block that is not copied; one call multiplies all
@@ -115,8 +117,12 @@ static int64_t shift_of(const plaitk_conv_shape *s, int64_t t, int64_t residue[3
 }
 
 // Writes the parts, the shifts, and where taps read the input.
-static void shift_taps(job *j) {
-  int64_t size = j->io->size;
+static void shift_taps(job *j, int64_t size) {
+  const int64_t *step = j->s->stride;
+  for (int64_t k = 0; j->most_parts == volume(step) && k < j->most_parts; k++) {
+    int64_t residue[3] = {k / (step[1] * step[2]), k / step[2] % step[1], k % step[2]};
+    memcpy(j->residue[j->parts++], residue, sizeof residue);
+  }
   for (int64_t u = 0; u < j->used; u++) {
     int64_t residue[3], part = 0;
     j->shift[u] = shift_of(j->s, j->tap[u], residue);
@@ -219,7 +225,8 @@ static void measure(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   // A single tap reads elements in their order. If it reads all of them, each is in its place.
   j->same = j->used == 1 && all == j->in_plane && j->in_plane == j->out_plane;
   j->part = j->out_plane + 2 * j->before;
-  j->shifted = !j->same && min(volume(s->stride), j->used) * j->part <= PART_ELEMENTS;
+  j->most_parts = pass == CONV_INPUT_GRAD ? volume(s->stride) : min(volume(s->stride), j->used);
+  j->shifted = !j->same && j->most_parts * j->part <= PART_ELEMENTS;
   for (int d = 0; d < 3; d++) j->shifted &= ceil_div(s->in[d], s->stride[d]) <= s->out[d];
   j->depth = j->channels * j->used;
   // Images that fill vectors need no copy if each is a block. But a sum over blocks must not be rounded between them.
@@ -244,19 +251,18 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
     j->tap[u++] = (int)t;
   }
   j->y = matrix_of(j, y, s->cout, j->out_plane, &at);
+  int64_t size = pass == CONV_INPUT_GRAD ? j->io->compute_size : j->io->size;
   if (j->same) {
     j->unfolded = matrix_of(j, x, s->cin, j->in_plane, &at);
   } else {
-    int64_t size = pass == CONV_INPUT_GRAD ? j->io->compute_size : j->io->size;
     j->unfolded = (matrix){plait_carve(&at, s->groups * j->depth * j->columns * size), j->columns, 1, 0, 1};
   }
-  if (j->shifted && pass != CONV_INPUT_GRAD) {
+  if (j->shifted) {
     j->shift = plait_carve(&at, j->used * (int64_t)sizeof *j->shift);
-    j->residue = plait_carve(&at, j->used * (int64_t)sizeof *j->residue);
-    j->keep = plait_carve(&at, j->used * j->out_plane * j->io->size);
-    if (scratch != NULL) shift_taps(j);
-  }
-  if (!j->same && pass == CONV_INPUT_GRAD) {
+    j->residue = plait_carve(&at, j->most_parts * (int64_t)sizeof *j->residue);
+    j->keep = plait_carve(&at, j->used * j->out_plane * size);
+    if (scratch != NULL) shift_taps(j, size);
+  } else if (!j->same && pass == CONV_INPUT_GRAD) {
     j->first = plait_carve(&at, (j->in_plane + 2) * (int64_t)sizeof *j->first);
     j->term = plait_carve(&at, j->used * j->out_plane * (int64_t)sizeof *j->term);
     if (scratch != NULL) invert(j);
@@ -385,6 +391,45 @@ static void fold(void *arg, int64_t chunk) {
   }
 }
 
+// Writes a plane of the input's gradient from its parts.
+static void unite(const job *j, int64_t c, int64_t i, const char *parts) {
+  const int64_t *in = j->s->in, *out = j->s->out, *step = j->s->stride;
+  int64_t size = j->io->size, compute_size = j->io->compute_size;
+  const char *bias = j->bias != NULL ? (const char *)j->bias + c * size : NULL;
+  char *plane = j->to + ((j->block_first + i) * j->s->cin + c) * j->in_plane * size;
+  for (int64_t k = 0; k < j->parts; k++) {
+    const int64_t *r = j->residue[k];
+    const char *part = parts + (k * j->part + j->before) * compute_size;
+    for (int64_t z = r[0]; z < in[0]; z += step[0]) {
+      j->io->store(plane + ((z * in[1] + r[1]) * in[2] + r[2]) * size, step[1] * in[2], step[2],
+                   part + z / step[0] * out[1] * out[2] * compute_size, out[2], ceil_div(in[1] - r[1], step[1]),
+                   ceil_div(in[2] - r[2], step[2]), bias);
+    }
+  }
+}
+
+// The same where taps are shifted. It adds the same terms in the same order.
+#define FOLD_SHIFTED(T, U)                                                                                             \
+  PLAIT_CLONES static void fold_shifted_##T(void *arg, int64_t chunk) {                                                \
+    const job *j = arg;                                                                                                \
+    T parts[PART_ELEMENTS];                                                                                            \
+    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
+      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
+        memset(parts, 0, (size_t)(j->parts * j->part) * sizeof(T));                                                \
+        const T *from = (const T *)j->from + c * j->used * j->columns + i * j->out_plane;                              \
+        const U *keep = (const U *)j->keep;                                                                            \
+        for (int64_t u = 0; u < j->used; u++, keep += j->out_plane, from += j->columns) {                              \
+          T *sums = parts + j->before + j->shift[u];                                                                   \
+          _Pragma("omp simd") for (int64_t p = 0; p < j->out_plane; p++) sums[p] += keep[p] ? from[p] : (T)0;          \
+        }                                                                                                              \
+        unite(j, c, i, (const char *)parts);                                                                           \
+      }                                                                                                                \
+    }                                                                                                                  \
+  }
+
+FOLD_SHIFTED(float, uint32_t)
+FOLD_SHIFTED(double, uint64_t)
+
 // Copies the block's part of a tensor to its matrix, or back.
 static void transpose(const job *j, int64_t chunk, int64_t plane, int back) {
   int64_t bytes = plane * j->io->size;
@@ -421,7 +466,8 @@ static void run_block(plait_pool *pool, job *j, plaitk_conv_pass pass, const voi
   for (int64_t group = 0; group < j->s->groups; group++) multiply(pool, j, pass, group, j->product_bytes);
   if (pass == CONV_FORWARD && j->y.copied) copy(pool, j, scatter_y, j->y.data, (void *)y, cout, j->columns);
   if (pass == CONV_INPUT_GRAD && j->unfolded.copied) {
-    copy(pool, j, j->same ? scatter_x : fold, j->unfolded.data, (void *)x, cin, unfolded);
+    plait_task fold_all = j->io->compute_size == 8 ? fold_shifted_double : fold_shifted_float;
+    copy(pool, j, j->same ? scatter_x : j->shifted ? fold_all : fold, j->unfolded.data, (void *)x, cin, unfolded);
   }
 }
 
