@@ -261,3 +261,34 @@ def test_the_optimizers_own_state_knows_where_its_tensors_belong(tmp_path):
     for field in range(2):
         assert [v for rank in saved for v in rank[field]] == [v for rank in loaded for v in rank[field]]
     assert loaded[0][2] == 1
+
+
+def test_older_names(tmp_path):
+    """As programs of FSDP save a model's shards and the optimiser's states."""
+    writer, reader = dcp.FileSystemWriter(tmp_path), dcp.FileSystemReader(tmp_path)
+
+    def saving(rank):
+        m = fsdp.FullyShardedDataParallel(model())
+        optimizer = plait.optim.AdamW(m.parameters(), lr=0.05)
+        train(m, optimizer, 2)
+        with fsdp.FullyShardedDataParallel.state_dict_type(m, fsdp.StateDictType.SHARDED_STATE_DICT):
+            state = {"model": m.state_dict(), "optim": fsdp.FullyShardedDataParallel.optim_state_dict(m, optimizer)}
+            dcp.save_state_dict(state_dict=state, storage_writer=writer, planner=dcp.DefaultSavePlanner())
+            m.load_state_dict({k: v * 0 for k, v in state["model"].items()})
+            state = {"model": m.state_dict()}
+            dcp.load_state_dict(state, reader, planner=dcp.DefaultLoadPlanner())
+            m.load_state_dict(state["model"])
+        return train(m, optimizer, 2, 2)
+
+    want = train(m := model(), plait.optim.AdamW(m.parameters(), lr=0.05), 4)[2:]
+    for losses in on_ranks(2, saving):
+        assert losses == pytest.approx(want, rel=1e-5)
+
+
+def test_planners_have_one_way():
+    with pytest.raises(NotImplementedError, match="flatten_state_dict must be True, got False"):
+        dcp.DefaultSavePlanner(flatten_state_dict=False)
+    with pytest.raises(NotImplementedError, match="allow_partial_load must be False, got True"):
+        dcp.DefaultLoadPlanner(allow_partial_load=True)
+    with pytest.raises(NotImplementedError, match="save: planner must be None or a default one, got str"):
+        dcp.save({}, checkpoint_id="nowhere", planner="mine")

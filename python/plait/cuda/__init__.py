@@ -16,7 +16,7 @@ from plait._engine.rank import here as _here
 from plait._errors import OutOfMemoryError
 from plait._functions.config import memory_stats as _memory_stats
 from plait._functions.config import reset_peak_memory_stats as _reset_peak_memory_stats
-from plait.cuda import _nvidia, nvtx
+from plait.cuda import _nvidia, nccl, nvtx
 from plait.cuda.random import (
     get_rng_state,
     get_rng_state_all,

@@ -16,12 +16,17 @@ from plait.distributed.checkpoint.filesystem import (
     FileSystemWriter,
     async_save,
     load,
+    load_state_dict,
     save,
+    save_state_dict,
 )
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
+from plait.distributed.checkpoint.planner import DefaultLoadPlanner, DefaultSavePlanner
 from plait.distributed.checkpoint.stateful import Stateful
 
 __all__ = [
+    "DefaultLoadPlanner",
+    "DefaultSavePlanner",
     "FileSystemReader",
     "FileSystemWriter",
     "Metadata",
@@ -29,5 +34,7 @@ __all__ = [
     "TensorMetadata",
     "async_save",
     "load",
+    "load_state_dict",
     "save",
+    "save_state_dict",
 ]

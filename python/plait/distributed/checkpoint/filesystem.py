@@ -8,6 +8,7 @@ import os
 from array import array
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import NoneType
 from typing import Any, TypeAlias
 
 import plait
@@ -23,6 +24,7 @@ from plait.distributed.checkpoint._saving import Saving
 from plait.distributed.checkpoint._states import complete, load_into, spread, state_of
 from plait.distributed.checkpoint._values import decode, encode
 from plait.distributed.checkpoint.metadata import Metadata, TensorMetadata
+from plait.distributed.checkpoint.planner import DefaultLoadPlanner, DefaultSavePlanner
 from plait.distributed.checkpoint.stateful import Stateful
 
 Folder: TypeAlias = str | os.PathLike[str]
@@ -75,7 +77,7 @@ def save(
     *,
     checkpoint_id: Folder | None = None,
     storage_writer: FileSystemWriter | None = None,
-    planner: None = None,
+    planner: DefaultSavePlanner | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
     use_collectives: bool = True,
@@ -93,7 +95,7 @@ def save(
             replaced by their states, where names of modules have no prefixes of parallel wrappers
         checkpoint_id: the folder
         storage_writer: the folder, as an object
-        planner: must be None
+        planner: must be None or a default one
         process_group: the ranks that save; the default group, or only this rank if there is none
         no_dist: whether only this rank saves
         use_collectives: must be True
@@ -119,7 +121,7 @@ def async_save(
     *,
     checkpoint_id: Folder | None = None,
     storage_writer: FileSystemWriter | None = None,
-    planner: None = None,
+    planner: DefaultSavePlanner | None = None,
     process_group: ProcessGroup | None = None,
     async_checkpointer_type: Any = None,
     async_stager: None = None,
@@ -152,7 +154,7 @@ def load(
     *,
     checkpoint_id: Folder | None = None,
     storage_reader: FileSystemReader | None = None,
-    planner: None = None,
+    planner: DefaultLoadPlanner | None = None,
     process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
@@ -165,7 +167,7 @@ def load(
             have made a step: missing state is created as the checkpoint has it.
         checkpoint_id: the folder
         storage_reader: the folder, as an object
-        planner: must be None
+        planner: must be None or a default one
         process_group: the ranks that load; the default group, or only this rank if there is none
         no_dist: whether only this rank loads
 
@@ -177,6 +179,48 @@ def load(
     folder, group = _folder_and_group("load", checkpoint_id, storage_reader, planner, process_group, no_dist)
     with checkpoint_errors("load", folder):
         _load(state_dict, folder, group)
+
+
+def save_state_dict(
+    state_dict: dict[str, Any],
+    storage_writer: FileSystemWriter,
+    process_group: ProcessGroup | None = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: DefaultSavePlanner | None = None,
+) -> None:
+    """Does what `save` does, under its older name.
+
+    Args:
+        state_dict: as for `save`
+        storage_writer: the folder, as an object
+        process_group: the ranks that save
+        coordinator_rank: has no effect
+        no_dist: whether only this rank saves
+        planner: must be None or a default one
+    """
+    save(state_dict, storage_writer=storage_writer, planner=planner, process_group=process_group, no_dist=no_dist)
+
+
+def load_state_dict(
+    state_dict: dict[str, Any],
+    storage_reader: FileSystemReader,
+    process_group: ProcessGroup | None = None,
+    coordinator_rank: int = 0,
+    no_dist: bool = False,
+    planner: DefaultLoadPlanner | None = None,
+) -> None:
+    """Does what `load` does, under its older name.
+
+    Args:
+        state_dict: as for `load`
+        storage_reader: the folder, as an object
+        process_group: the ranks that load
+        coordinator_rank: has no effect
+        no_dist: whether only this rank loads
+        planner: must be None or a default one
+    """
+    load(state_dict, storage_reader=storage_reader, planner=planner, process_group=process_group, no_dist=no_dist)
 
 
 def _load(state_dict: dict[str, Any], folder: str, group: int) -> None:
@@ -228,8 +272,11 @@ def _folder_and_group(
     name: str, checkpoint_id: Folder | None, storage: Any, planner: Any, group: ProcessGroup | None, no_dist: bool
 ) -> tuple[str, int]:
     """Returns the folder and the handle of the group, 0 for only this rank."""
-    if planner is not None:
-        raise NotImplementedError(f"{name}: planner must be None; what is saved, and where, follows from the tensors")
+    if type(planner) not in (NoneType, DefaultSavePlanner, DefaultLoadPlanner):
+        kind = type(planner).__name__
+        raise NotImplementedError(
+            f"{name}: planner must be None or a default one, got {kind}; what is saved follows from the tensors"
+        )
     if checkpoint_id is None and storage is None:
         raise ValueError(f"{name}: want checkpoint_id, the folder of the checkpoint")
     folder = os.fsdecode(checkpoint_id) if checkpoint_id is not None else storage.path
