@@ -32,6 +32,7 @@ INSIDE = {
         "plait.distributed.pipelining": "most programs use no ranks",
         "plait.nn.parallel": "most programs use no ranks",
     },
+    "plait.autograd.gradcheck": {"plait.func": "it is made of what checks gradients"},
     "plait.nn.init": {
         "plait.distributed.tensor._alike": "most programs use no ranks",
         "plait.distributed.tensor._dtensor": "most programs use no ranks",

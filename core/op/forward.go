@@ -89,7 +89,12 @@ func (f *forward) push(n *core.Node, outs []*core.Tensor) error {
 			if n.SavesOutput(i) {
 				n.SetOutputTangent(i, l, v.Alias(true))
 			}
-			outs[i].SetBaseTangent(l, v)
+			if base, _, _, _, _ := outs[i].Base(); base == nil {
+				outs[i].SetBaseTangent(l, v)
+				continue
+			}
+			f.err = SetTangent(outs[i], l, v) // of an op made of others, the last of which returned a view
+			v.Release()
 		}
 	}
 	return f.err
