@@ -31,6 +31,7 @@ SHARED = {
     "_engine/arming._modes": "how many modes of functions the threads of the process are in, under a lock",
     "_engine/overriding.OVERRIDING": "the process's classes that override functions; one that is missing is found",
     "_engine/overriding._LOOKING": "filled by importing, and by programs that define functions",
+    "func/_rearrange._sides": "a cache of what patterns say",
     "fx/_pytree._flatten": "classes of containers of the process, as register_pytree_flatten_spec says",
     "fx/_codegen._sources": "an iterator over numbers that are never given twice",
     "fx/_names._found": "a cache of names of functions",

@@ -169,3 +169,32 @@ def test_the_default_generator_is_a_generator():
     assert plait.equal(plait.rand(3, generator=generator), first) and plait.equal(
         plait.default_generator().get_state(), plait.get_rng_state()
     )
+
+
+def test_errors_are_carried_as_text():
+    from plait._utils import ExceptionWrapper
+    from plait.utils.data._utils.pin_memory import pin_memory
+
+    class Odd(Exception):
+        def __init__(self, a, b):
+            super().__init__(a, b)
+
+    def carried(error):
+        try:
+            raise error
+        except type(error):
+            return pickle.loads(pickle.dumps(ExceptionWrapper(where="in thread 3")))
+
+    with pytest.raises(ValueError, match=r"Caught ValueError in thread 3.\nOriginal Traceback"):
+        carried(ValueError("wrong")).reraise()
+    with pytest.raises(KeyError) as caught:
+        carried(KeyError("a")).reraise()
+    assert "\nOriginal" in str(caught.value)
+    try:
+        raise Odd(1, 2)
+    except Odd:
+        odd = ExceptionWrapper()
+    with pytest.raises(RuntimeError, match="Caught Odd in background"):
+        odd.reraise()
+    data = [plait.ones(1)]
+    assert pin_memory(data) is data

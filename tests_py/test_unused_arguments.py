@@ -89,6 +89,7 @@ PLACES = {
     "distributed/_objects.py recv_object_list use_batch": "objects stay in memory",
     "distributed/_objects.py send_object_list device": "objects stay in memory",
     "distributed/_objects.py send_object_list use_batch": "objects stay in memory",
+    "utils/data/_utils/pin_memory.py pin_memory device": REASONS["pin_memory"],
     "cuda/nccl.py is_available tensors": "no tensors go through NCCL",
     "distributed/checkpoint/filesystem.py async_save async_checkpointer_type": "ranks are threads",
     "distributed/fsdp/_states.py StateMethods.scatter_full_optim_state_dict optim": "parameters are found by name",

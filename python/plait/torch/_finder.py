@@ -107,6 +107,8 @@ class Finder:
         module = import_if_there(path)
         if name in HOMES:
             module = self._with_homes(name, module)
+        if module is None and any(m.startswith(f"{name}.") for m in HOMES):  # a package that only PyTorch has
+            module = self._made[name] = ModuleType(name, "PyTorch's home of modules.")
         return module and self._below(name, module)
 
     def _refused(self, name: str, why: str, names: str) -> ModuleType:
