@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
+	"github.com/plait-ml/plait/core/coretest"
 	"github.com/plait-ml/plait/core/crosscheck"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/gpu"
@@ -20,7 +21,10 @@ func TestEveryKernelRunsOnTheFakeDriver(t *testing.T) {
 	require.NoError(t, err)
 	d := opened.(*gpu.Device)
 	gpu.Mark(d)
-	for _, r := range op.Rows() {
+	for n, r := range op.Rows() {
+		if !coretest.Drawn(n) {
+			continue
+		}
 		for i, s := range r.Samples {
 			if i > 0 && testing.Short() {
 				break

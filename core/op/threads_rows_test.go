@@ -51,8 +51,11 @@ func TestNoRowDependsOnTheNumberOfThreads(t *testing.T) {
 	limit := cpu.MemoryLimit() // some samples make far more of more
 	defer cpu.SetMemoryLimit(limit)
 	cpu.SetMemoryLimit(256 << 20)
-	for _, r := range op.Rows() {
+	for i, r := range op.Rows() {
 		if r.Func == nil || r.Name == "empty" || r.Name == "empty_like" { // without values
+			continue
+		}
+		if !coretest.Drawn(i) {
 			continue
 		}
 		t.Run(r.Name, func(t *testing.T) {

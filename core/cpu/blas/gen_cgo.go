@@ -3,8 +3,8 @@
 package blas
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x5567c234
-#cgo race CFLAGS: -O1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x0cdaca75
+#cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 #cgo noescape plaitk_blas_alone
 #cgo nocallback plaitk_blas_alone

@@ -37,8 +37,9 @@ enum plait_dtype {
 // The largest rank of a tensor.
 #define PLAIT_MAX_DIMS 12
 
-// PLAIT_CLONES compiles a leaf function for AVX-512, AVX2 and the baseline. The loader picks one.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+// PLAIT_CLONES compiles a leaf function for AVX-512, AVX2 and the baseline. The loader picks one. PLAIT_BASELINE compiles the
+// baseline alone, in a third of the time.
+#if !defined(PLAIT_BASELINE) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
 #define PLAIT_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define PLAIT_CLONES

@@ -4,7 +4,7 @@ package pool
 
 /*
 #cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x67497d02
-#cgo race CFLAGS: -O1
+#cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 #cgo noescape plait_pool_free
 #cgo nocallback plait_pool_free

@@ -3,7 +3,7 @@
 package combine
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x594db8a5
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1d36c934
 #cgo noescape plaitk_combine
 #cgo nocallback plaitk_combine
 */

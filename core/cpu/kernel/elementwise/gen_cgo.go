@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5ac8a8a9
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2dd3a19a
 #cgo noescape plaitk_elementwise_start
 #cgo nocallback plaitk_elementwise_start
 */

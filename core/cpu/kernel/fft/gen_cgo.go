@@ -3,7 +3,7 @@
 package fft
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xfabcfeb4
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3700c3b0
 #cgo noescape plaitk_fft_free
 #cgo nocallback plaitk_fft_free
 #cgo noescape plaitk_fft_new

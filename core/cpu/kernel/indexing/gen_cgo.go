@@ -3,7 +3,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x75ef54ba
+#cgo CFLAGS: -DPLAIT_HEADERS=0x01882cbc
 #cgo noescape plaitk_indexing_count
 #cgo nocallback plaitk_indexing_count
 #cgo noescape plaitk_indexing_embedding_backward

@@ -3,7 +3,7 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0bdde36b
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3bf402da
 #cgo noescape plaitk_interpolate_backward
 #cgo nocallback plaitk_interpolate_backward
 #cgo noescape plaitk_interpolate_forward

@@ -3,7 +3,7 @@
 package joining
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x67ac1baf
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0df393db
 #cgo noescape plaitk_joining_cat
 #cgo nocallback plaitk_joining_cat
 */

@@ -3,7 +3,7 @@
 package optim
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3891f951
+#cgo CFLAGS: -DPLAIT_HEADERS=0x37bf26f9
 #cgo noescape plaitk_optim_clamp
 #cgo nocallback plaitk_optim_clamp
 #cgo noescape plaitk_optim_power_sum

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xba9898eb
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0c380559
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -3,7 +3,7 @@
 package sparse
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3ef4ad0f
+#cgo CFLAGS: -DPLAIT_HEADERS=0xaa7d7fac
 #cgo noescape plaitk_sparse_matmul
 #cgo nocallback plaitk_sparse_matmul
 #cgo noescape plaitk_sparse_sampled

@@ -4,8 +4,8 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xf6198da6
-#cgo race CFLAGS: -O1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x935f0cfb
+#cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -4,8 +4,8 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x4b3a1fae
-#cgo race CFLAGS: -O1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x7d0c6960
+#cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 */
 import "C"

@@ -4,8 +4,8 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x5c5a8568
-#cgo race CFLAGS: -O1
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0x58dbae3d
+#cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 */
 import "C"
