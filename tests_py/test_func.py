@@ -418,3 +418,23 @@ def test_batch_norms_without_running_statistics():
     x = plait.randn(5, 3)
     model.eval()
     assert plait.allclose(model(x).mean(0), plait.zeros(2), atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [plait.sparse_coo, plait.sparse_csr])
+@pytest.mark.parametrize("in_dim", [0, 1, 2])
+def test_products_of_a_sparse_matrix_and_each_part_of_a_batch(layout, in_dim, recwarn):
+    dense = plait.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+    s = dense.to_sparse(layout=layout)
+    x = plait.randn(5, 3, 4).movedim(0, in_dim)
+    for sparse, other in (
+        (lambda x: s @ x, lambda x: dense @ x),
+        (lambda x: plait.sparse.mm(s, x).sin(), lambda x: (dense @ x).sin()),
+        (lambda x: s @ x[:, 0], lambda x: dense @ x[:, 0]),
+    ):
+        assert plait.allclose(func.vmap(sparse, in_dim)(x), func.vmap(other, in_dim)(x))
+        made = [func.vmap(func.grad(lambda x, f=f: f(x).square().sum()), in_dim)(x) for f in (sparse, other)]
+        assert plait.allclose(*made)
+    if layout is plait.sparse_coo:
+        for f in (lambda x, m: x.T[:, :2] @ m, lambda x, m: x.T[0, :2] @ m):
+            assert plait.allclose(func.vmap(f, (in_dim, None))(x, s), func.vmap(f, (in_dim, None))(x, dense))
+    assert not recwarn

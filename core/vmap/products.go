@@ -64,6 +64,29 @@ func productRules(add func(r rule, names string)) {
 // checked is the number of dimensions that the tensors of a product must have.
 var checked = map[string][2]int{"mm": {2, 2}, "mv": {2, 1}, "bmm": {3, 3}}
 
+// sparseProduct is for the product of a sparse matrix, the same for the whole batch, and a dense matrix or vector: the batch is more
+// columns to the right of it, and more rows to the left.
+func sparseProduct(u *use) []*core.Tensor {
+	x, y, a, b := u.tensors[0], u.tensors[1], u.whole[0], u.whole[1]
+	switch {
+	case x.IsSparse() && !u.batched[0] && x.Dim() == 2 && !y.IsSparse() && y.Dim() == 1:
+		return []*core.Tensor{u.with(op.Transpose(op.MatMul(a, op.Transpose(b, 0, 1)), 0, 1))}
+	case x.IsSparse() && !u.batched[0] && x.Dim() == 2 && !y.IsSparse() && y.Dim() == 2:
+		columns := op.Reshape(op.Permute(b, 1, 0, 2), y.Size(0), -1)
+		if y.Numel() == 0 || columns.Err() != nil {
+			return nil
+		}
+		out := op.Reshape(op.MatMul(a, columns), x.Size(0), b.Size(0), y.Size(1))
+		return []*core.Tensor{u.with(op.Permute(out, 1, 0, 2))}
+	case y.IsSparse() && !u.batched[1] && y.Dim() == 2 && !x.IsSparse() && x.Dim() == 1:
+		return []*core.Tensor{u.with(op.MatMul(a, b))}
+	case y.IsSparse() && !u.batched[1] && y.Dim() == 2 && !x.IsSparse() && x.Dim() == 2 && x.Numel() > 0:
+		out := op.MatMul(op.Flatten(a, 0, 1), b)
+		return []*core.Tensor{u.with(op.Reshape(out, a.Size(0), x.Size(0), y.Size(1)))}
+	}
+	return nil
+}
+
 // product is for products of matrices and vectors.
 func product(u *use) []*core.Tensor {
 	x, y := u.tensors[0], u.tensors[1]
@@ -71,6 +94,9 @@ func product(u *use) []*core.Tensor {
 		return nil
 	}
 	a, b := u.whole[0], u.whole[1]
+	if x.IsSparse() || y.IsSparse() {
+		return sparseProduct(u)
+	}
 	switch {
 	case !u.batched[1] && y.Dim() <= 2:
 		return []*core.Tensor{u.with(op.MatMul(a, b))} // the batch is one more dimension of rows
