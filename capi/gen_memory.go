@@ -63,6 +63,11 @@ func plait_tensor_export(t C.plait_tensor) C.plait_object {
 	return C.plait_object(bind.TensorExport(int64(t)))
 }
 
+//export plait_tensor_layout
+func plait_tensor_layout(t C.plait_tensor, layout *C.int64_t) C.plait_status {
+	return C.plait_status(bind.TensorLayout(int64(t), int64(uintptr(unsafe.Pointer(layout)))))
+}
+
 //export plait_dropped
 func plait_dropped(keys *C.int64_t, room C.int64_t) C.int64_t {
 	return C.int64_t(bind.Dropped(int64(uintptr(unsafe.Pointer(keys))), int64(room)))

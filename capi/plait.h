@@ -246,6 +246,11 @@ plait_status plait_tensor_int(plait_tensor t, int64_t *value);
 // for the device.
 plait_object plait_tensor_export(plait_tensor t);
 
+// plait_tensor_layout writes where the elements of a tensor on the host are and how they lie: the address of
+// the first one, the dtype, whether gradients flow to the tensor, and the number of dimensions, then their
+// sizes and their strides in elements. There is room for 4 + 2 * 12.
+plait_status plait_tensor_layout(plait_tensor t, int64_t *layout);
+
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
 // of memory given to plait_tensor_wrap, and of functions given to plait_node_attach and to hooks.
 int64_t plait_dropped(int64_t *keys, int64_t room);

@@ -12,6 +12,7 @@ CLASSES = {
     "ObjectOwner",
     "Scope",
     "TensorOwner",
+    "array_struct",
     "hold",
     "own",
     "peek",

@@ -141,6 +141,7 @@ func TestNothingThatIsNoHandlePanics(t *testing.T) {
 			"ready": func() int64 { return TensorReady(h) }, "wait": func() int64 { return TensorWaitFor(h, 1) },
 			"read": func() int64 { return TensorRead(h, out, 8) }, "item": func() int64 { return TensorItem(h, out) },
 			"int": func() int64 { return TensorInt(h, out) }, "export": func() int64 { return TensorExport(h) },
+			"layout":        func() int64 { return TensorLayout(h, at(t, make([]int64, 28))) },
 			"requires_grad": func() int64 { return RequiresGrad(h) }, "set": func() int64 { return RequiresGradSet(h, true) },
 			"is_leaf": func() int64 { return IsLeaf(h) }, "retain_grad": func() int64 { return RetainGrad(h) },
 			"grad": func() int64 { return GradGet(h) }, "grad_set": func() int64 { return GradReplace(h, h) },

@@ -189,6 +189,29 @@ func TensorExport(t Tensor) (status Object) {
 	return handle.AddObject(&export{st})
 }
 
+// TensorLayout writes where the elements of a tensor on the host are and how they lie: the address of the first one, the dtype, whether
+// gradients flow to the tensor, and the number of dimensions, then their sizes and their strides in elements. There is room for 4 + 2 * 12.
+func TensorLayout(t Tensor, layout IntsOut) (status Status) {
+	defer protect("numpy", &status)
+	v := tensor(t)
+	if err := v.Usable("numpy"); err != nil {
+		return failure(err)
+	}
+	grad, n := int64(0), v.Dim()
+	if v.RequiresGrad() {
+		grad = 1
+	}
+	out := handle.Slice[int64](layout, int64(4+2*n))
+	out[0], out[1], out[2], out[3] = address(v), int64(v.DType()), grad, int64(n)
+	for i, size := range v.Shape() {
+		out[4+i] = int64(size)
+	}
+	for i, stride := range v.Strides() {
+		out[4+n+i] = int64(stride)
+	}
+	return 0
+}
+
 type export struct{ storage *core.Storage }
 
 // Release ends the use of the memory from outside.

@@ -190,6 +190,41 @@ static PyObject *peek(PyObject *module, PyObject *t) {
   Py_RETURN_NONE;
 }
 
+// NumPy's array interface in C: https://numpy.org/doc/stable/reference/arrays.interface.html#c-struct-access
+typedef struct {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  Py_ssize_t *shape, *strides;
+  void *data;
+  PyObject *descr;
+} array_interface;
+
+enum { ALIGNED = 0x100, NOT_SWAPPED = 0x200, WRITEABLE = 0x400 };
+
+static void free_array_struct(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
+
+// The value of __array_struct__ for what bind_TensorLayout has written.
+static PyObject *array_struct(PyObject *module, PyObject *args) {
+  (void)module;
+  int kind, itemsize;
+  long long at;
+  if (!PyArg_ParseTuple(args, "CiL:array_struct", &kind, &itemsize, &at)) return NULL;
+  const int64_t *layout = (const int64_t *)(intptr_t)at;
+  int nd = (int)layout[3];
+  array_interface *a = PyMem_Malloc(sizeof *a + 2 * (size_t)nd * sizeof(Py_ssize_t));
+  if (!a) return PyErr_NoMemory();
+  Py_ssize_t *shape = (Py_ssize_t *)(a + 1), *strides = shape + nd;
+  for (int i = 0; i < nd; i++) {
+    shape[i] = (Py_ssize_t)layout[4 + i];
+    strides[i] = (Py_ssize_t)layout[4 + nd + i] * itemsize;
+  }
+  *a = (array_interface){2, nd, (char)kind, itemsize, ALIGNED | NOT_SWAPPED | WRITEABLE, shape, strides, (void *)(intptr_t)layout[0], NULL};
+  PyObject *capsule = PyCapsule_New(a, NULL, free_array_struct);
+  if (!capsule) PyMem_Free(a);
+  return capsule;
+}
+
 // A value that a tensor's object holds for the engine, which calls it by a key of a dictionary. There, a weak reference stands for it. When the
 // tensor's object goes and the engine may still call the value, the dictionary gets the value itself.
 typedef struct {
@@ -274,6 +309,7 @@ static PyObject *hold(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
+    {"array_struct", array_struct, METH_VARARGS, "Returns NumPy's __array_struct__, given the kind and size of elements and the address of a layout."},
     {"hold", hold, METH_VARARGS, "Returns what holds a value for the engine, given the dictionary, the key, the value and a tensor's handle."},
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},

@@ -238,30 +238,31 @@ def is_buffer(obj: Any) -> bool:
 
 def to_numpy(t: Tensor) -> np.ndarray:
     """Waits for the elements and returns a copy of them; of bfloat16 ones as float32."""
-    if t.dtype is dt.bfloat16:
-        t = _ops.to(t.detach(), dtype=dt.float32)
+    dtype = t.dtype
+    if dtype is dt.bfloat16:
+        t, dtype = _ops.to(t.detach(), dtype=dt.float32), dt.float32
     if not t.is_contiguous():
         t = _ops.contiguous(t.detach())
-    out = np.empty(t.shape, dt.TO_NUMPY[t.dtype])
+    out = np.empty(t.shape, dt.TO_NUMPY[dtype])
     wait_value(t._h)
-    check(_core.bind_TensorRead(t._h, out.ctypes.data, out.nbytes))
+    check(_core.bind_TensorRead(t._h, out.__array_interface__["data"][0], out.nbytes))
     return out
+
+
+_NO_LAYOUT = bytes(8 * (4 + 2 * MAX_DIMS))
 
 
 class _Export(_core.ObjectOwner):
     """Keeps a tensor's memory for an array that shares it."""
 
+    __slots__ = ("__array_struct__", "layout")
+    __array_struct__: object  # a capsule
+
     def __init__(self, t: Tensor) -> None:
         wait_value(t._h)
         self._h = check(_core.bind_TensorExport(t._h))
-        size = t.dtype.itemsize
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": tuple(t.shape),
-            "strides": tuple(s * size for s in t.stride()),
-            "typestr": dt.TO_NUMPY[t.dtype].str,
-            "data": (t.data_ptr(), False),
-        }
+        self.layout = array("q", _NO_LAYOUT)
+        check(_core.bind_TensorLayout(t._h, address(self.layout)))
 
 
 def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
@@ -270,15 +271,20 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
         t = t.detach()
         if t.device.type != "cpu" or t.dtype is dt.bfloat16:
             return to_numpy(t)
-    if t.requires_grad:
+    export = _Export(t)
+    _, number, requires_grad, dims, *lengths = export.layout
+    dtype = dt.DTYPES[number]
+    if requires_grad:
         raise RuntimeError(
             "numpy: the tensor requires a gradient, which the array would not know of; use detach().numpy()"
         )
-    if t.dtype is dt.bfloat16:
+    if dtype is dt.bfloat16:
         raise TypeError("numpy: NumPy has no bfloat16; use to(plait.float32).numpy()")
-    if t.numel() == 0:
+    if 0 in lengths[:dims]:
         return to_numpy(t)  # there is no memory to share
-    return np.asarray(_Export(t))
+    element = dt.TO_NUMPY[dtype]
+    export.__array_struct__ = _core.array_struct(element.kind, element.itemsize, address(export.layout))
+    return np.asarray(export)
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
