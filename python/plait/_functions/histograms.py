@@ -7,7 +7,7 @@ from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
 from plait import _ops
-from plait._errors import DTypeError
+from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import store
 from plait.return_types import Histogram, Histogramdd
@@ -25,12 +25,12 @@ def _edges(name: str, values: Tensor, bins: Any, limits: tuple[float, float] | N
     if not isinstance(bins, int):
         return _ops.clone(bins)
     if bins < 1:
-        raise RuntimeError(f"{name}: want at least one bin, got {bins}")
+        raise ValueError(f"{name}: want at least one bin, got {bins}")
     low, high = limits if limits is not None else (0.0, 1.0)
     if limits is None and values.numel():
         low, high = _ops.amin(values).item(), _ops.amax(values).item()
     if not (isfinite(low) and isfinite(high) and low <= high):
-        raise RuntimeError(f"{name}: want a finite range in ascending order, got [{low}, {high}]")
+        raise ValueError(f"{name}: want a finite range in ascending order, got [{low}, {high}]")
     if low == high:
         low, high = low - 0.5, high + 0.5
     return _ops.linspace(low, high, bins + 1, dtype=values.dtype, device=values.device)
@@ -97,18 +97,18 @@ def histogramdd(
         density: divide by the volumes of the bins and the total
     """
     if len(input.shape) < 2 or not input.shape[-1]:
-        raise RuntimeError(f"histogramdd: want points [..., n], got shape {list(input.shape)}")
+        raise ShapeError(f"histogramdd: want points [..., n], got shape {list(input.shape)}")
     n = input.shape[-1]
     each = [bins] * n if isinstance(bins, int) else list(bins)
     if len(each) != n:
-        raise RuntimeError(
+        raise ValueError(
             f"histogramdd: got bins for {len(each)} dimensions, want {n}, as points {list(input.shape)} have"
         )
     if range is not None and len(range) != 2 * n:
-        raise RuntimeError(f"histogramdd: got a range of {len(range)} numbers, want two for each of {n} dimensions")
+        raise ValueError(f"histogramdd: got a range of {len(range)} numbers, want two for each of {n} dimensions")
     if weight is not None and weight.shape != input.shape[:-1]:
         got, want = list(weight.shape), list(input.shape[:-1])
-        raise RuntimeError(f"histogramdd: got weights of shape {got}, want {want}")
+        raise ShapeError(f"histogramdd: got weights of shape {got}, want {want}")
     columns = [_ops.ravel(x) for x in _ops.unbind(input.detach(), -1)]
     limits = [None] * n if range is None else list(zip(range[::2], range[1::2], strict=True))
     edges = tuple(_edges("histogramdd", x, b, r) for x, b, r in zip(columns, each, limits, strict=True))
