@@ -2,10 +2,10 @@
 
     python benchmarks/python/libraries.py --torch PYTHON --plait PYTHON [--threads 1] [--only timm/resnet18 vit_pytorch]
 
-Each interpreter has the libraries of tests_py/libraries/requirements.txt; one has PyTorch, the other Plait and no PyTorch.
-Both have a process, and the two take turns of a few steps, so that a busy machine slows both alike. The ratio of their
-fastest turns is what counts. The models and their inputs are those of tests_py/libraries/cases.py: small ones, so that the
-time of Python and of starting operations counts more than in programs that train for hours.
+Each interpreter has the libraries of tests_py/libraries/requirements.txt; one has PyTorch, the other does not. Both
+have a process, and the two take turns of a few steps, so that a busy machine slows both alike. The ratio of their
+fastest turns is what counts. The models and their inputs are those of tests_py/libraries/cases.py: small ones, so that
+the time of Python and of starting operations counts more than in programs that train for hours.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def steps(cases: Any, case: Callable[[], Any]) -> Callable[[], None]:
 
 
 def serve(threads: int) -> None:
-    """Reads a line for each turn: a library, a case, and the number of steps, 0 for as many as take a turn. Answers with seconds."""
+    """Answers lines of a library, a case and a number of steps, 0 for what takes a turn, with the seconds of a step."""
     sys.path.insert(0, str(CASES))
     warnings.simplefilter("ignore")
     import cases  # type: ignore[import-not-found]
