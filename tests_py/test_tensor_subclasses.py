@@ -222,6 +222,21 @@ def test_modes_belong_to_threads():
     assert found == [[2.0, 2.0]] and not log.names
 
 
+def test_modes_are_left_where_they_were_entered():
+    mode = TorchFunctionMode()
+    with pytest.raises(RuntimeError, match=r"TorchFunctionMode\.__exit__: the thread has not entered this mode"):
+        mode.__exit__(None, None, None)
+    with mode:
+        pass
+    assert plait.ones(2).sum().item() == 2
+
+
+@pytest.mark.parametrize("cls", [None, 3, int, "Tensor"])
+def test_only_classes_of_tensors_are_derived(cls):
+    with pytest.raises(TypeError, match="as_subclass: want a class derived from Tensor, got"):
+        plait.ones(2).as_subclass(cls)
+
+
 def test_functions_stay_what_they_are():
     """Armed, they have their names and signatures, explain what is wrong, and are found by pickle."""
     import inspect
@@ -239,6 +254,38 @@ def test_functions_stay_what_they_are():
     assert overrides.is_tensor_method_or_property(plait.Tensor.view)
     assert overrides.is_tensor_method_or_property(plait.Tensor.shape.__get__)
     assert not overrides.is_tensor_method_or_property(F.gelu)
+
+
+class Slotted(Kept):
+    """Has a slot."""
+
+    __slots__ = ("unit",)
+
+
+class Further(Slotted):
+    __slots__ = ("__private",)
+
+    def private(self, *value):
+        if value:
+            (self.__private,) = value
+        return self.__private
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda t: pickle.loads(pickle.dumps(t))}
+
+
+@pytest.mark.parametrize("way", COPIES)
+def test_copies_have_what_slots_hold(way):
+    x = plait.ones(2).as_subclass(Further)
+    x.unit, x.note = ["m"], "n"
+    x.private(3)
+    x.shape, x.grad  # which the engine keeps in slots of its own
+    made = COPIES[way](x)
+    assert type(made) is Further and made.tolist() == [1, 1]
+    assert (made.unit, made.note, made.private()) == (["m"], "n", 3)
+    assert (made.unit is x.unit) == (way == "copy")
+    assert made.__dict__ == {"note": "n"}
+    assert not hasattr(COPIES[way](plait.ones(2).as_subclass(Slotted)), "unit")
 
 
 def test_files_hold_the_values():

@@ -23,7 +23,7 @@ from plait._layout import Size
 from plait._ops.methods import TensorMethods
 from plait._tensors.arrays import share_numpy, tensor, to_numpy
 from plait._tensors.dlpack import dlpack_device, to_capsule
-from plait._tensors.elements import Elements
+from plait._tensors.elements import Elements, attributes, set_attributes
 from plait._tensors.indexing import get_index, set_index
 from plait._tensors.operators import install_operators
 from plait._tensors.properties import TensorFacts
@@ -261,7 +261,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         memo[id(self)] = copy
         if (grad := self.grad) is not None:
             copy.grad = deepcopy(grad, memo)
-        copy.__dict__.update(deepcopy(self.__dict__, memo))
+        set_attributes(copy, deepcopy(attributes(self), memo))
         return copy
 
     def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
@@ -277,14 +277,13 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        state = dict(self.__dict__)
         return _rebuild, (
             type(self),
             Elements(self),
             self.dtype.name,
             str(self.device),
             self.requires_grad,
-            state,
+            attributes(self),
         )
 
     # --- other libraries, and names that are not there ---
@@ -311,7 +310,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
     def __copy__(self) -> Any:
         copy = self._like(own(check(_core.bind_TensorAlias(self._h))))
-        copy.__dict__.update(self.__dict__)
+        set_attributes(copy, attributes(self))
         return copy
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
@@ -365,5 +364,5 @@ def _rebuild(cls: type, data: Any, name: str, where: str, requires_grad: bool, s
     out._h = made._h
     del made._h
     out.requires_grad = requires_grad
-    out.__dict__.update(state)
+    set_attributes(out, state)
     return out

@@ -117,6 +117,8 @@ def enter(mode: Any) -> None:
 def leave(mode: Any) -> None:
     """Ends `enter`."""
     global _modes
+    if mode not in state.modes:
+        raise RuntimeError(f"{type(mode).__name__}.__exit__: the thread has not entered this mode, or has left it")
     state.modes.remove(mode)
     with _lock:
         _modes -= 1

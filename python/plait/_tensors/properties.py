@@ -199,7 +199,7 @@ class TensorFacts:
 
     def as_subclass(self, cls: type) -> Any:
         """Returns the tensor as an object of a subclass, with the same memory and place in the graph."""
-        if not issubclass(cls, TensorBase):
+        if not isinstance(cls, type) or not issubclass(cls, TensorBase):
             raise TypeError(f"as_subclass: want a class derived from Tensor, got {cls!r:.60}")
         arm_for(cls)
         made: Any = object.__new__(cls)

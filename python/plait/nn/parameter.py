@@ -9,6 +9,7 @@ from plait import _core, _ops
 from plait._engine.arming import disabled_torch_function
 from plait._engine.runtime import check
 from plait._tensor import Tensor
+from plait._tensors.elements import attributes, set_attributes
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike
@@ -53,7 +54,7 @@ class Parameter(Tensor):
         copy.requires_grad = self.requires_grad
         set_category(copy, PARAMETER)
         memo[id(self)] = copy
-        copy.__dict__.update(deepcopy(self.__dict__, memo))
+        set_attributes(copy, deepcopy(attributes(self), memo))
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
