@@ -82,8 +82,8 @@ def spawn(fn, nprocs=3):
 
 
 def local(t):
-    """Returns the rank's part of a distributed tensor, or another value, as an array."""
-    return np.asarray(t.to_local() if isinstance(t, DTensor) else t)
+    """Returns the rank's part of a distributed tensor, or another value, as an array of its own."""
+    return np.array(t.to_local() if isinstance(t, DTensor) else t)
 
 
 def full(m):

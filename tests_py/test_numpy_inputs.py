@@ -67,6 +67,25 @@ def test_memory_is_shared_only_where_it_can_be():
     assert frozen.tolist() == [0, 1, 2]
 
 
+def test_arrays_that_numpy_makes_share_memory():
+    t = plait.arange(6.0).reshape(2, 3)
+    a = np.asarray(t.t())
+    assert a.strides == (4, 12)
+    a[0, 1] = 9
+    assert t.tolist() == [[0, 1, 2], [9, 4, 5]]
+    t[0, 0] = 8
+    assert a[0, 0] == 8
+    for copied in (np.array(t), np.asarray(t, np.float64), np.asarray(t, copy=True)):
+        copied[0, 0] = 7
+        assert t[0, 0].item() == 8
+    assert np.shares_memory(np.asarray(t, np.float32, copy=False), a)
+    # Of what cannot be shared it is a copy.
+    assert np.asarray(plait.ones(2, requires_grad=True)).tolist() == [1, 1]
+    assert np.asarray(plait.ones(2, dtype=plait.bfloat16)).dtype == np.float32
+    with pytest.raises(ValueError, match="copy=False forbids a copy, which float64 elements"):
+        t.__array__(np.dtype("float64"), copy=False)
+
+
 def test_operators_take_numpy_numbers_and_arrays_leave_them_to_tensors():
     t = plait.ones(2)
     for number in (np.float32(2), np.float64(2), np.int64(2), np.int8(2), np.bool_(True), np.array(2.0)):

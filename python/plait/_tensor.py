@@ -162,12 +162,16 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         return share_numpy(self, force)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """NumPy's way to make an array."""
+        """NumPy's way to make an array: over the memory, as `numpy` does, or a copy where that cannot be shared."""
+        shares = self.device.type == "cpu" and self.dtype is not dt.bfloat16 and not self.requires_grad
+        out = share_numpy(self) if copy is False or (shares and not copy) else to_numpy(self.detach())
+        if dtype is None or out.dtype == dtype:
+            return out
         if copy is False:
-            out = self.numpy()
-            return out if dtype is None else out.astype(dtype, copy=False)
-        out = to_numpy(self.detach())
-        return out if dtype is None else out.astype(dtype, copy=False)
+            raise ValueError(
+                f"__array__: copy=False forbids a copy, which {dtype} elements of a {self.dtype} tensor need"
+            )
+        return out.astype(dtype)
 
     def __dlpack__(
         self,
