@@ -151,12 +151,10 @@ def complex_parts(d: dtype) -> dtype:
     return {complex64: float32, complex128: float64}.get(d, d)
 
 
-def as_numpy(value: Any, name: str) -> np.dtype[Any]:
-    """Returns NumPy's dtype for a dtype; a function of this name wants it."""
+def raw_numpy(value: Any) -> np.dtype[Any]:
+    """Returns NumPy's dtype for the elements of a dtype in memory: of bfloat16 that of their bits, int16."""
     d = as_dtype(value)
-    if d is bfloat16:
-        raise TypeError(f"{name}: NumPy has no bfloat16")
-    return TO_NUMPY[d]
+    return TO_NUMPY[int16 if d is bfloat16 else d]
 
 
 # The limits of dtypes that NumPy lacks: eps, max, tiny, resolution.

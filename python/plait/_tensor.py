@@ -225,7 +225,10 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         return iter(_ops.unbind(self, 0))
 
     def __contains__(self, item: Any) -> bool:
-        return bool(_ops.any(self == item).item())
+        equal = self == item
+        if not isinstance(equal, Tensor):
+            raise TypeError(f"in: want a tensor or a number to look for, got {type(item).__name__}")
+        return bool(_ops.any(equal).item())
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return tensor_repr(self)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -256,6 +257,35 @@ def transformers() -> Iterator[tuple[str, Any]]:
         sound, ids = spread(2, 8, 32), tokens(2, 9, 90)
         return facts(model, lambda: model(input_features=sound, labels=ids).loss)
 
+    def looped() -> dict[str, float]:
+        config = hf.GPT2Config(
+            vocab_size=90, n_positions=32, n_embd=32, n_layer=2, n_head=2,
+            attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0,
+        )  # fmt: skip
+        model: Any = filled(hf.GPT2LMHeadModel(config))
+        ids = tokens(16, 12, 90)
+
+        class InOrder(hf.Trainer):
+            def _get_train_sampler(self, *args: Any) -> Any:
+                return torch.utils.data.SequentialSampler(self.train_dataset)
+
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = hf.TrainingArguments(
+                folder, max_steps=4, per_device_train_batch_size=4, gradient_accumulation_steps=2, learning_rate=0.01,
+                warmup_steps=1, logging_steps=1, save_steps=2, report_to=[], use_cpu=True, disable_tqdm=True,
+            )  # fmt: skip
+            data: Any = [{"input_ids": row, "labels": row} for row in ids]
+            trainer = InOrder(model, arguments, train_dataset=data, eval_dataset=data)
+            trainer.remove_callback(hf.PrinterCallback)
+            trainer.train()
+            losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+            out = {"loss": losses[0], "after": losses[-1], "evaluated": trainer.evaluate()["eval_loss"]}
+            again = InOrder(hf.GPT2LMHeadModel.from_pretrained(f"{folder}/checkpoint-2"), arguments, train_dataset=data)
+            again.remove_callback(hf.PrinterCallback)
+            again.train(resume_from_checkpoint=f"{folder}/checkpoint-2")
+            return {**out, "resumed": [e["loss"] for e in again.state.log_history if "loss" in e][-1]}
+
+    yield "Trainer", looped
     yield "BERT", masked
     yield "ViT", images
     yield "T5", sequences
@@ -405,11 +435,58 @@ def lightning_fabric() -> Iterator[tuple[str, Any]]:
     yield "Fabric", loop
 
 
+def safetensors() -> Iterator[tuple[str, Any]]:
+    import safetensors as files
+    from safetensors import torch as st
+
+    def there_and_back() -> dict[str, float]:
+        with tempfile.TemporaryDirectory() as folder:
+            model, other = filled(small()), small().to(torch.get_default_dtype())
+            st.save_model(model, f"{folder}/model")
+            st.load_model(other, f"{folder}/model")
+            st.save_file(
+                {"a": spread(3, 4).to(torch.bfloat16), "b": torch.arange(5)}, f"{folder}/file", {"by": "a test"}
+            )
+            read = st.load_file(f"{folder}/file")
+            whole = st.load(open(f"{folder}/file", "rb").read())  # noqa: SIM115
+            with files.safe_open(f"{folder}/file", "pt") as file:
+                part = file.get_slice("a")[1:, :2]
+                return {
+                    "model": size_of(list(other.parameters())), "a": size_of([read["a"]]), "b": float(whole["b"].sum()),
+                    "whole": size_of([whole["a"]]), "part": size_of([part]), "known": float(len(file.metadata()["by"])),
+                }  # fmt: skip
+
+    yield "models, files and slices", there_and_back
+
+
+def pytorch_optimizer() -> Iterator[tuple[str, Any]]:
+    import pytorch_optimizer as po
+
+    def steps(name: str) -> dict[str, float]:
+        model = filled(small())
+        optimizer = po.load_optimizer(name)(model.parameters(), lr=0.01)
+        inputs, labels, losses = spread(16, 4), torch.arange(16) % 3, []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss))
+        return {"loss": losses[0], "after": losses[-1], "parameters": size_of(list(model.parameters()))}
+
+    for name in (
+        "adabelief", "adafactor", "adamp", "adan", "ademamix", "adopt", "came", "lamb", "lion", "madgrad", "mars",
+        "nadam", "novograd", "padam", "prodigy", "radam", "ranger", "schedulefreeadamw", "shampoo",
+        "stableadamw",
+    ):  # fmt: skip
+        yield name, lambda n=name: steps(n)
+
+
 CASES = {
     f.__name__: f
     for f in (
         einops, timm, torchvision, vit_pytorch, transformers, peft, torchmetrics, x_transformers, accelerate,
-        lightning_fabric,
+        lightning_fabric, pytorch_optimizer, safetensors,
     )
 }  # fmt: skip
 

@@ -33,3 +33,5 @@ __getattr__ = _refusing(
     __name__, "OptimizedModule explain export list_backends optimize optimize_assert register_backend",
     "there is no compiler; call the function itself",
 )  # fmt: skip
+
+from plait._dynamo import eval_frame as eval_frame  # noqa: E402  # which takes names from here

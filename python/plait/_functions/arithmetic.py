@@ -394,7 +394,7 @@ def set_(input: Tensor, source: Any = None, storage_offset: int = 0, size: Any =
     if source is None:
         return adopt(input, _ops.empty(0, dtype=input.dtype, device=input.device))
     if isinstance(source, Storage):
-        source = source._flat(input.dtype)
+        source = source.elements(input.dtype)
         size = source.shape if size is None else size
     if size is not None:
         source = as_strided_at(source, size, stride, storage_offset)

@@ -408,8 +408,10 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     """Returns a vector over the memory of a buffer, shared if it can be written to."""
     import numpy as np
 
-    a = np.frombuffer(buffer, dt.as_numpy(dtype, "frombuffer"), count, offset)
+    a = np.frombuffer(buffer, dt.raw_numpy(dtype), count, offset)
     out = from_numpy(a) if a.flags.writeable else tensor(a)
+    if dtype is dt.bfloat16:
+        out = out.view(dtype)
     out.requires_grad = requires_grad
     return out
 

@@ -14,6 +14,7 @@ from plait._engine.callbacks import collect, keep
 from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._engine.warnings import warn
 from plait._tensors.dlpack import from_dlpack
+from plait._tensors.storage import Storage
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -202,8 +203,8 @@ def asarray(
     """Returns `obj` as a tensor.
 
     Args:
-        obj: a tensor, an array of NumPy's or with DLPack, a buffer, whose bytes are numbers of `dtype`, or else what
-            `tensor` takes
+        obj: a tensor, an array of NumPy's or with DLPack, a buffer or storage, whose bytes are numbers of `dtype`, or
+            else what `tensor` takes
         dtype: of the result; by default that of obj
         device: where the result goes; by default where obj is
         copy: True for a copy in any case, False for none in any case; by default memory is shared where it can be
@@ -212,8 +213,12 @@ def asarray(
     Raises:
         ValueError: where a copy is needed but not wanted.
     """
-    if is_buffer(obj):
-        obj = np.asarray(memoryview(obj)) if dtype is None else np.frombuffer(obj, dt.as_numpy(dtype, "asarray"))
+    if isinstance(obj, Storage):
+        obj = obj.elements(dtype)
+    elif is_buffer(obj):
+        obj = np.asarray(memoryview(obj)) if dtype is None else np.frombuffer(obj, dt.raw_numpy(dtype))
+        if dtype is dt.bfloat16:  # an array of their bits
+            obj = (from_numpy(obj) if obj.flags.writeable and copy is not True else tensor(obj)).view(dtype)
     shared = _shared(obj)
     out = tensor(obj, dtype=dtype, device=device) if shared is None else shared.to(device=device, dtype=dtype)
     if copy and shared is not None and out is shared:

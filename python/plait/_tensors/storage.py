@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from plait import _core, _ops
 from plait._dtype import uint8
@@ -21,6 +24,34 @@ class Storage:
 
     def __init__(self, tensor: Tensor, in_bytes: bool) -> None:
         self._tensor, self._element = tensor, 1 if in_bytes else tensor.element_size()
+
+    @staticmethod
+    def from_file(filename: str | os.PathLike[str], shared: bool = False, nbytes: int = 0) -> Storage:
+        """Returns a storage of bytes whose memory is that of a file; no byte is read before it is used.
+
+        Args:
+            filename: of the file
+            shared: whether writes reach the file, which is made, or made longer, where it needs to be
+            nbytes: of the storage
+
+        Raises:
+            OSError: if the file cannot be read, or with `shared` written.
+            ValueError: if it has fewer bytes, and is not shared.
+        """
+        from plait._tensors.arrays import from_numpy, tensor
+
+        if shared:
+            with open(filename, "ab") as file:  # makes it
+                file.truncate(max(nbytes, file.tell()))
+        if (found := os.stat(filename).st_size) < nbytes:
+            raise ValueError(f"from_file: {os.fspath(filename)} has {found} bytes, want {nbytes}")
+        if nbytes == 0:
+            return Storage(tensor([], dtype=uint8), True)
+        return Storage(from_numpy(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))), True)
+
+    def untyped(self) -> Storage:
+        """Returns the storage in bytes."""
+        return Storage(self._tensor, True)
 
     def nbytes(self) -> int:
         """Returns the size in bytes."""
@@ -61,11 +92,20 @@ class Storage:
         return self
 
     def tolist(self) -> list[Any]:
-        """Waits for the elements and returns them."""
-        return self._flat(self._tensor.dtype).tolist()
+        """Waits for the elements, or the bytes, and returns them."""
+        return self.elements().tolist()
 
-    def __getitem__(self, index: int) -> Any:
-        return self._flat(self._tensor.dtype)[index].item()
+    def __getitem__(self, index: int | slice) -> Any:
+        """Returns an element or a byte, or of a part of them a storage with the same memory."""
+        if not isinstance(index, slice):
+            return self.elements()[index].item()
+        from plait._tensors.arrays import from_numpy
+
+        start, stop, step = index.indices(self.size())
+        if step != 1:
+            raise ValueError(f"storage: want slices of step 1, got {step}")
+        part = self.elements()[start : max(start, stop)]
+        return Storage(from_numpy(part.numpy()), self._element == 1)  # one that begins there
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Storage) and self.data_ptr() == other.data_ptr() and self.nbytes() == other.nbytes()
@@ -73,11 +113,21 @@ class Storage:
     def __hash__(self) -> int:
         return hash((self.data_ptr(), self.nbytes()))
 
-    def _flat(self, dtype: DType) -> Tensor:
-        if dtype is not self._tensor.dtype:
-            raise TypeError(f"storage: its elements are {self._tensor.dtype}, want {dtype}")
-        n = self.nbytes() // self._tensor.element_size()
-        return _ops.as_strided(self._tensor.detach(), (n,), (1,), -self._tensor.storage_offset())
+    def elements(self, dtype: DType | None = None) -> Tensor:
+        """Returns the whole memory as a tensor of its elements, or of the numbers of a dtype that bytes are.
+
+        Raises:
+            TypeError: if the elements have another dtype.
+        """
+        own_dtype, size = self._tensor.dtype, self._tensor.element_size()
+        in_bytes = self._element == 1
+        if not in_bytes and dtype not in (None, own_dtype):
+            raise TypeError(f"storage: its elements are {own_dtype}, want {dtype}")
+        n = self.nbytes() // size
+        whole = _ops.as_strided(self._tensor.detach(), (n,), (1,), -self._tensor.storage_offset())
+        if not in_bytes or dtype is own_dtype:
+            return whole
+        return whole.view(uint8 if dtype is None else dtype)
 
 
 def deep_copied(t: Tensor, memo: dict[Any, Any]) -> Tensor:

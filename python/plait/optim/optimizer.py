@@ -77,6 +77,9 @@ class Optimizer:
         """Makes what is not saved with the optimiser."""
         self._hooks = {}
 
+    def _patch_step_function(self) -> None:
+        """Has no effect. Optimisers that wrap others call it where they skip `__init__`; `step` calls hooks anyway."""
+
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": dict(self.state), "param_groups": self.param_groups}
 

@@ -21,6 +21,7 @@ PRIVATE = {
     "_comm_hooks",
     "_composable",
     "_dynamo",
+    "_foreach_utils",
     "_functional_collectives",
     "_pytree",
     "_symbolic_trace",

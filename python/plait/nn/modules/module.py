@@ -21,7 +21,7 @@ from plait.nn.modules._hooks import (
     register_module_full_backward_hook,
     register_module_full_backward_pre_hook,
 )
-from plait.nn.modules._state import IncompatibleKeys, StateMethods
+from plait.nn.modules._state import EXTRA_STATE, IncompatibleKeys, StateMethods
 from plait.nn.modules._tree import new_tables
 from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from plait._device import DeviceLike
 
 T = TypeVar("T", bound="Module")
+_EXTRA_STATE_KEY_SUFFIX = EXTRA_STATE  # under which transformers asks for it
 
 _forward_pre, _forward, _backward_pre, _backward = GLOBAL
 
