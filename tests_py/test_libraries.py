@@ -31,9 +31,9 @@ def python(tmp_path_factory):
     return python
 
 
-def measured(python, numbers, library):
+def measured(python, numbers, library, *cases):
     done = subprocess.run(
-        [python, "-m", "plait.torch", HERE / "cases.py", numbers, library],
+        [python, "-m", "plait.torch", HERE / "cases.py", numbers, library, *cases],
         check=False,
         capture_output=True,
         text=True,
@@ -45,6 +45,28 @@ def measured(python, numbers, library):
     return {r.pop("case"): r for r in rows}
 
 
+def numbers_of(facts):
+    return {k: v for k, v in facts.items() if k != "distance"}
+
+
+# The libraries that most programs use, and of the large ones a few cases.
+MOST_USED = {
+    "accelerate": (),
+    "einops": (),
+    "safetensors": (),
+    "timm": ("resnet18", "vit_tiny_patch16_224"),
+    "torchvision": ("mobilenet_v3_small", "transforms"),
+    "transformers": ("GPT-2", "Trainer"),
+}
+
+
+@pytest.mark.parametrize("library", sorted(MOST_USED))
+def test_the_most_used(python, library):
+    found = measured(python, "float64", library, *MOST_USED[library])
+    for case in MOST_USED[library] or FACTS[library]["cases"]:
+        assert found[case] == pytest.approx(numbers_of(FACTS[library]["cases"][case]), rel=1e-5, abs=1e-9), case
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("library", sorted(FACTS.keys() - {"torch"}))
 def test_numbers_are_pytorchs(python, library):
@@ -52,7 +74,7 @@ def test_numbers_are_pytorchs(python, library):
     wanted = FACTS[library]["cases"]
     assert found.keys() == exact.keys() == wanted.keys()
     for case, facts in wanted.items():
-        numbers = {k: v for k, v in facts.items() if k != "distance"}
+        numbers = numbers_of(facts)
         # Libraries compute some numbers in float32 even so, and PyTorch has constants of float32.
         assert exact[case] == pytest.approx(numbers, rel=1e-5, abs=1e-9), case
         # Where PyTorch's own float32 is more than thirty roundings off, a relu or a maximum has gone the other way by
