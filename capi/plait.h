@@ -248,7 +248,8 @@ plait_object plait_tensor_export(plait_tensor t);
 
 // plait_tensor_layout writes where the elements of a tensor on the host are and how they lie: the address of
 // the first one, the dtype, whether gradients flow to the tensor, and the number of dimensions, then their
-// sizes and their strides in elements. There is room for 4 + 2 * 12.
+// sizes and their strides in elements. layout has room for 28 numbers, those of the 12 dimensions that a
+// tensor has at most.
 plait_status plait_tensor_layout(plait_tensor t, int64_t *layout);
 
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those

@@ -35,6 +35,8 @@ def test_wrong_files_and_slices(tmp_path):
         plait.UntypedStorage.from_file(path, nbytes=5)
     with pytest.raises(FileNotFoundError):
         plait.UntypedStorage.from_file(tmp_path / "none", nbytes=5)
+    with pytest.raises(ValueError, match="want a number of bytes, got -1"):
+        plait.UntypedStorage.from_file(path, True, -1)
     storage = plait.UntypedStorage.from_file(path, nbytes=4)
     with pytest.raises(ValueError, match="slices of step 1, got 2"):
         storage[::2]
@@ -62,6 +64,8 @@ def test_a_copy_of_a_buffer_of_bfloat16_is_one():
     bits = bytearray(4)
     plait.asarray(bits, dtype=plait.bfloat16, copy=True).fill_(1)
     assert bits == bytes(4)
+    with pytest.raises(ValueError, match="copy=False forbids"):
+        plait.asarray(bytes(bits), dtype=plait.bfloat16, copy=False)
 
 
 def test_a_tensor_does_not_contain_strings():

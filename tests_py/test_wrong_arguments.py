@@ -169,6 +169,8 @@ def test_every_operation_refuses_wrong_arguments(part, little_memory):
     ("call", "error", "message"),
     [
         (lambda x: plait.diff(x, n=-1), ValueError, "diff: got order -1"),
+        (lambda x: plait.conv1d(x, x[:, None], groups=0), ValueError, "conv1d: groups must not be 0"),
+        (lambda x: plait.conv_transpose1d(x, x[:, None], groups=0), ValueError, "groups must not be 0"),
         (lambda x: plait.movedim(x, [0], []), ValueError, r"movedim: got 1 dimensions \[0\] and 0 places"),
         (lambda x: plait.tensor_split(x, 1 << 31), ValueError, "tensor_split: want at most 16777216 parts"),
         (lambda x: plait.dist(x, plait.ones(4)), ValueError, "dist: sub: shapes"),

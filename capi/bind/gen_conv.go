@@ -20,6 +20,9 @@ func Conv1d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	if queueNearlyFull() {
 		return Busy
 	}
+	if groups == 0 {
+		return refuseZero("conv1d", "groups")
+	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
 	t2 := tensorOrNil(bias)
@@ -31,6 +34,9 @@ func Conv2d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	defer protect("conv2d", &status)
 	if queueNearlyFull() {
 		return Busy
+	}
+	if groups == 0 {
+		return refuseZero("conv2d", "groups")
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
@@ -44,6 +50,9 @@ func Conv3d(input Tensor, weight Tensor, bias Tensor, stride Ints, strideLen int
 	if queueNearlyFull() {
 		return Busy
 	}
+	if groups == 0 {
+		return refuseZero("conv3d", "groups")
+	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
 	t2 := tensorOrNil(bias)
@@ -55,6 +64,9 @@ func ConvTranspose1d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	defer protect("conv_transpose1d", &status)
 	if queueNearlyFull() {
 		return Busy
+	}
+	if groups == 0 {
+		return refuseZero("conv_transpose1d", "groups")
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
@@ -68,6 +80,9 @@ func ConvTranspose2d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	if queueNearlyFull() {
 		return Busy
 	}
+	if groups == 0 {
+		return refuseZero("conv_transpose2d", "groups")
+	}
 	t0 := tensor(input)
 	t1 := tensor(weight)
 	t2 := tensorOrNil(bias)
@@ -79,6 +94,9 @@ func ConvTranspose3d(input Tensor, weight Tensor, bias Tensor, stride Ints, stri
 	defer protect("conv_transpose3d", &status)
 	if queueNearlyFull() {
 		return Busy
+	}
+	if groups == 0 {
+		return refuseZero("conv_transpose3d", "groups")
 	}
 	t0 := tensor(input)
 	t1 := tensor(weight)

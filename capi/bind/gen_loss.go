@@ -149,6 +149,9 @@ func MultiMarginLoss(input Tensor, target Tensor, p int64, margin float64, hasMa
 	if queueNearlyFull() {
 		return Busy
 	}
+	if p == 0 {
+		return refuseZero("multi_margin_loss", "p")
+	}
 	t0 := tensor(input)
 	t1 := tensor(target)
 	t4 := tensorOrNil(weight)

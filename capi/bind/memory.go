@@ -190,7 +190,8 @@ func TensorExport(t Tensor) (status Object) {
 }
 
 // TensorLayout writes where the elements of a tensor on the host are and how they lie: the address of the first one, the dtype, whether
-// gradients flow to the tensor, and the number of dimensions, then their sizes and their strides in elements. There is room for 4 + 2 * 12.
+// gradients flow to the tensor, and the number of dimensions, then their sizes and their strides in elements. layout has room for 28 numbers,
+// those of the 12 dimensions that a tensor has at most.
 func TensorLayout(t Tensor, layout IntsOut) (status Status) {
 	defer protect("numpy", &status)
 	v := tensor(t)

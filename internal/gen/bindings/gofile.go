@@ -69,6 +69,12 @@ func (c *call) goFunc(b *strings.Builder) {
 	if !c.row.Waits {
 		b.WriteString("\tif queueNearlyFull() {\n\t\treturn Busy\n\t}\n")
 	}
+	for _, a := range c.args {
+		// A field of options that is 0 has its default, so that an explicit 0 would be taken for that.
+		if n, ok := a.Default.(int); ok && n != 0 && a.kind == intArg && !a.ptr && a.Field != "" {
+			fmt.Fprintf(b, "\tif %s == 0 {\n\t\treturn refuseZero(%q, %q)\n\t}\n", a.goArg, c.name, a.Name)
+		}
+	}
 	for _, in := range inputs {
 		fmt.Fprintf(b, "\t%s\n", in)
 	}

@@ -213,18 +213,21 @@ def asarray(
     Raises:
         ValueError: where a copy is needed but not wanted.
     """
+    bits = False
     if isinstance(obj, Storage):
         obj = obj.elements(dtype)
     elif is_buffer(obj):
         obj = np.asarray(memoryview(obj)) if dtype is None else np.frombuffer(obj, dt.raw_numpy(dtype))
-        if dtype is dt.bfloat16:  # an array of their bits
-            obj = (from_numpy(obj) if obj.flags.writeable and copy is not True else tensor(obj)).view(dtype)
+        if bits := dtype is dt.bfloat16:
+            dtype = dt.int16
     shared = _shared(obj)
     out = tensor(obj, dtype=dtype, device=device) if shared is None else shared.to(device=device, dtype=dtype)
     if copy and shared is not None and out is shared:
         out = _ops.clone(out)
     if copy is False and out is not shared:
         raise ValueError(f"asarray: copy=False forbids the copy that a {type(obj).__name__} needs here")
+    if bits:
+        out = out.view(dt.bfloat16)
     if requires_grad is None or requires_grad == out.requires_grad:
         return out
     return out.detach().requires_grad_(requires_grad)

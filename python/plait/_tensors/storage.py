@@ -36,10 +36,12 @@ class Storage:
 
         Raises:
             OSError: if the file cannot be read, or with `shared` written.
-            ValueError: if it has fewer bytes, and is not shared.
+            ValueError: if it has fewer bytes and is not shared, or for a negative number of them.
         """
         from plait._tensors.arrays import from_numpy, tensor
 
+        if nbytes < 0:
+            raise ValueError(f"from_file: want a number of bytes, got {nbytes}")
         if shared:
             with open(filename, "ab") as file:  # makes it
                 file.truncate(max(nbytes, file.tell()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plait._device import device as Device
+from plait._engine.runtime import is_tensor
 
 if TYPE_CHECKING:
     from plait._dtype import dtype as DType
@@ -33,8 +34,8 @@ def _device_has_foreach_support(device: Device) -> bool:
 
 
 def _has_foreach_support(tensors: Sequence[Tensor | None], device: Device) -> bool:
-    """Whether a device has operations on lists, and there are tensors for them."""
-    return _device_has_foreach_support(device)
+    """Whether a device has operations on lists, and a list has tensors, or None, alone."""
+    return _device_has_foreach_support(device) and all(t is None or is_tensor(t) for t in tensors)
 
 
 def _group_tensors_by_device_and_dtype(
