@@ -67,7 +67,9 @@ func failf(kind core.Kind, op, format string, args ...any) Status {
 }
 
 // refuseZero fails for an option that is 0, which Go's options take for the default.
-func refuseZero(op, option string) Status { return failf(core.ValueError, op, "%s must not be 0", option) }
+func refuseZero(op, option string) Status {
+	return failf(core.ValueError, op, "%s must not be 0", option)
+}
 
 // protect turns a panic into the status of the function that defers it.
 func protect(op string, status *Status) {
