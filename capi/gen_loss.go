@@ -174,9 +174,9 @@ func plait_nll_loss(input C.plait_tensor, target C.plait_tensor, weight C.plait_
 }
 
 //export plait_poisson_nll_loss
-func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, rate C.bool, full C.bool, eps C.double, reduction C.plait_string) C.plait_tensor {
+func plait_poisson_nll_loss(input C.plait_tensor, target C.plait_tensor, targetNumber C.double, rate C.bool, full C.bool, eps C.double, hasEps C.bool, reduction C.plait_string) C.plait_tensor {
 	for {
-		if s := bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), C.GoString(reduction)); s != bind.Busy {
+		if s := bind.PoissonNllLoss(int64(input), int64(target), float64(targetNumber), bool(rate), bool(full), float64(eps), bool(hasEps), C.GoString(reduction)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()

@@ -3646,7 +3646,7 @@ plait_tensor plait_nll_loss(plait_tensor input, plait_tensor target, plait_tenso
 //   - eps (1e-08): added to a rate before its logarithm is taken
 //   - reduction ("mean"): mean, sum or none
 plait_tensor plait_poisson_nll_loss(plait_tensor input, plait_tensor target, double target_number, bool rate,
-		bool full, double eps, plait_string reduction);
+		bool full, double eps, bool has_eps, plait_string reduction);
 
 // Squared differences of input and target up to beta, absolute ones beyond.
 //   - target: what the input should be

@@ -194,14 +194,14 @@ func NllLoss(input Tensor, target Tensor, weight Tensor, ignoreIndex int64, hasI
 }
 
 // PoissonNllLoss applies the operation poisson_nll_loss. The negative log likelihood of the target under a Poisson distribution.
-func PoissonNllLoss(input Tensor, target Tensor, targetNumber float64, rate bool, full bool, eps float64, reduction string) (status Tensor) {
+func PoissonNllLoss(input Tensor, target Tensor, targetNumber float64, rate bool, full bool, eps float64, hasEps bool, reduction string) (status Tensor) {
 	defer protect("poisson_nll_loss", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
 	t1 := operand(target, targetNumber)
-	return result(op.PoissonNLLLoss(t0, t1, op.PoissonNLLOptions{Rate: rate, Full: full, Eps: eps, Reduction: reduction}), t0, t1)
+	return result(op.PoissonNLLLoss(t0, t1, op.PoissonNLLOptions{Rate: rate, Full: full, Eps: optional(eps, hasEps), Reduction: reduction}), t0, t1)
 }
 
 // SmoothL1Loss applies the operation smooth_l1_loss. Squared differences of input and target up to beta, absolute ones beyond.

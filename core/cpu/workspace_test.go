@@ -10,13 +10,13 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// side is the side of a bfloat16 matrix of 512 KiB. A product packs it as 1 MiB of float32.
+// side is the side of a float16 matrix of 512 KiB. A product packs it as 1 MiB of float32.
 const side = 512
 
 // product returns the product of two matrices on a device that no other test uses.
 func product(t *testing.T, d core.Device) *core.Tensor {
 	t.Helper()
-	half := core.BFloat16
+	half := core.Float16
 	x := op.Full([]int{side, side}, core.Num(0.5), op.TensorOptions{Device: d, DType: &half})
 	return op.MatMul(x, x)
 }

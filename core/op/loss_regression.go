@@ -121,8 +121,8 @@ type PoissonNLLOptions struct {
 	Rate bool
 	// Full adds Stirling's approximation of log(target!).
 	Full bool
-	// Eps is added to a rate before its logarithm is taken; 0 stands for 1e-8.
-	Eps float64
+	// Eps is added to a rate before its logarithm is taken; nil stands for 1e-8.
+	Eps *float64
 	// Reduction is "mean" (the default), "sum" or "none".
 	Reduction string
 }
@@ -136,14 +136,11 @@ func PoissonNLLLoss(x, target *core.Tensor, o PoissonNLLOptions) *core.Tensor {
 	op := begin("poisson_nll_loss", &x, &target)
 	op.tensors(x, target)
 	op.countable("the target", target)
-	if o.Eps == 0 {
-		o.Eps = 1e-8
-	}
 	return lossReduction(&op, func() *core.Tensor {
 		return compose("poisson_nll_loss", func() *core.Tensor {
 			var e *core.Tensor
 			if o.Rate {
-				e = poissonNLLOp.apply([]float64{o.Eps}, x, target)
+				e = poissonNLLOp.apply([]float64{valueOr(o.Eps, 1e-8)}, x, target)
 			} else {
 				e = poissonLogNLLOp.apply(nil, x, target)
 			}

@@ -245,6 +245,8 @@ func TestLossValues(t *testing.T) {
 		"ranking":              {op.MarginRankingLoss(f(1, 1), f(3, 3), f(1, -1), 0.5, "none"), []float64{2.5, 0}},
 		"multilabel soft":      {op.MultiLabelSoftMarginLoss(core.FromSlice([]float64{0, 0}, 1, 2), core.FromSlice([]float64{1, 0}, 1, 2), nil, ""), []float64{math.Ln2}},
 		"poisson":              {op.PoissonNLLLoss(f(0.5), f(2), op.PoissonNLLOptions{}), []float64{math.Exp(0.5) - 1}},
+		"poisson rate":         {op.PoissonNLLLoss(f(1e-9), f(2), op.PoissonNLLOptions{Rate: true}), []float64{1e-9 - 2*math.Log(1.1e-8)}},
+		"poisson no eps":       {op.PoissonNLLLoss(f(1e-9), f(2), op.PoissonNLLOptions{Rate: true, Eps: new(float64)}), []float64{1e-9 - 2*math.Log(1e-9)}},
 		"poisson full":         {op.PoissonNLLLoss(f(0.5), f(2), op.PoissonNLLOptions{Full: true}), []float64{math.Exp(0.5) - 1 + 2*math.Ln2 - 2 + 0.5*math.Log(4*math.Pi)}},
 		"gaussian":             {op.GaussianNLLLoss(f(1), f(3), f(2), false, 1e-6, ""), []float64{0.5 * (math.Ln2 + 2)}},
 		"gaussian floor":       {op.GaussianNLLLoss(f(1), f(1), f(0), true, 1, ""), []float64{0.5 * math.Log(2*math.Pi)}},

@@ -15,10 +15,14 @@ int plaitk_gemm_use(int variant) {
 int plaitk_gemm_variant(void) {
   int variant = atomic_load_explicit(&chosen, memory_order_relaxed);
   if (variant != PLAITK_GEMM_BEST) return variant;
-  for (variant = PLAITK_GEMM_AVX512; variant > PLAITK_GEMM_BASELINE; variant--) {
+  for (variant = PLAITK_GEMM_AMX; variant > PLAITK_GEMM_BASELINE; variant--) {
     if (gemm_kernels_of(variant, PLAIT_F32) != NULL) break;
   }
   return variant;
+}
+
+int plaitk_gemm_has_tiles(int dtype) {
+  return dtype == PLAIT_BF16 && plaitk_gemm_variant() == PLAITK_GEMM_AMX;
 }
 
 static int64_t size_of(int dtype) { return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 ? 4 : 2; }
@@ -72,6 +76,7 @@ static gemm_job job_of(const plaitk_gemm *g) {
       .c = g->c,
       .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
       .kernels = gemm_kernels_of(g->variant, g->in),
+      .pairs = gemm_pair_kernels_of(g->variant, g->in),
       .epilogue = {g->out, g->c_row, g->c_col, g->alpha, g->beta, 0},
       .bias = g->bias,
   };

@@ -2,9 +2,10 @@
 // batch of them, on the workers of a pool.
 //
 // A large product packs both operands into panels, as Goto and van de Geijn do in "Anatomy of High-Performance Matrix
-// Multiplication" (2008), and runs a micro kernel over them for AVX-512, AVX2 or the baseline. Small products, products
-// with a few rows, and products that are deep but small have ways of their own. Other kernels call the C interface in
-// plait_gemm.h.
+// Multiplication" (2008), and runs a micro kernel over them for AVX-512, AVX2 or the baseline. For bfloat16 there is one
+// for the tile registers of AMX, where Linux lets the process use them; it takes subnormal numbers for zero. Small
+// products, products with a few rows, and products that are deep but small have ways of their own. Other kernels call
+// the C interface in plait_gemm.h.
 package gemm
 
 /*
@@ -92,6 +93,7 @@ const (
 	Baseline Variant = C.PLAITK_GEMM_BASELINE
 	AVX2     Variant = C.PLAITK_GEMM_AVX2
 	AVX512   Variant = C.PLAITK_GEMM_AVX512
+	AMX      Variant = C.PLAITK_GEMM_AMX
 )
 
 // Current returns the instruction set in use.
@@ -106,6 +108,8 @@ func (v Variant) String() string {
 		return "avx2"
 	case AVX512:
 		return "avx512"
+	case AMX:
+		return "amx"
 	}
 	return "best"
 }

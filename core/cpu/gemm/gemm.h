@@ -18,6 +18,7 @@ typedef struct gemm_job {
   int in;
   int64_t in_size, out_size;
   const gemm_kernels *kernels;
+  const gemm_kernels *pairs;  // kernels of pairs, or NULL
   gemm_epilogue epilogue;
   const char *bias;  // contiguous, of the accumulator type
   bool same_type;    // A and B have the accumulator type, so they need no conversion

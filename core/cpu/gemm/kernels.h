@@ -9,7 +9,7 @@
 // Upper bounds over all variants: rows and vectors of a tile, and its bytes.
 #define GEMM_MAX_MR 12
 #define GEMM_MAX_NV 3
-#define GEMM_MAX_TILE_BYTES 1536
+#define GEMM_MAX_TILE_BYTES 4096
 
 // The most rows of A that a dot-product kernel takes.
 #define GEMM_MAX_DOTS 4
@@ -17,6 +17,10 @@
 // A micro-kernel multiplies a packed panel of A, mr elements for each of K steps, by a packed panel of B, nv vectors
 // for each step. It stores the mr x nv tile of accumulators to out, or adds it if `add`.
 typedef void (*gemm_micro)(int64_t k, const void *a, const void *b, void *out, int64_t out_row, int add);
+
+// The same for panels of pairs of elements along K, for `rows` rows and `vectors` vectors. A step is a pair.
+typedef void (*gemm_pairs)(int64_t rows, int64_t vectors, int64_t k, const void *a, const void *b, void *out,
+                           int64_t out_row, int add);
 
 // A micro-kernel on unpacked operands: A with any strides, B with contiguous rows.
 typedef void (*gemm_unpacked)(int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
@@ -35,18 +39,26 @@ typedef struct gemm_epilogue {
 } gemm_epilogue;
 
 typedef struct gemm_kernels {
-  int size;    // bytes of an element of the accumulator type
-  int lanes;   // elements of a vector
-  int mr, nv;  // the tile: mr rows of nv vectors
+  int size;      // bytes of an element of the accumulator type, and of a line's step of K in a panel
+  int lanes;     // elements of a vector
+  int mr, nv;    // the tile: mr rows of nv vectors
+  int pair;      // elements of K in a step: 1, or 2 for kernels of pairs
+  int unit;      // zeros fill the steps of a panel up to a multiple of this
+  int a_lanes;   // zeros fill the rows of a panel of A up to a multiple of this
+  int depth_bytes;   // bytes of a line in a K block, at most
+  gemm_pairs pairs;  // NULL if a step is one element; else there are no other micro-kernels
+  void (*begin)(void), (*end)(void);  // called around a thread's calls of pairs, or NULL
   gemm_micro micro[GEMM_MAX_NV][GEMM_MAX_MR];
   gemm_unpacked unpacked[GEMM_MAX_NV][GEMM_MAX_MR];
   gemm_dots dots[GEMM_MAX_DOTS];
 
   // pack copies `width` lines of `depth` elements to a panel, dst[p * panel + i], and converts them to the accumulator
-  // type. Lines from width to panel are zeros. Strides are in elements: line_step between lines, depth_step along a
-  // line.
+  // type, or joins them to pairs. Lines from width to panel are zeros. Strides are in elements: line_step between lines,
+  // depth_step along a line. pack_a packs panels of A, which may have another order.
   void (*pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
                int64_t depth_step);
+  void (*pack_a)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
+                 int64_t depth_step);
 
   // epilogue writes alpha * sums + beta * C + bias for rows x cols of C. bias is contiguous, of the accumulator type, or
   // NULL.
@@ -56,5 +68,8 @@ typedef struct gemm_kernels {
 
 // gemm_kernels_of returns the kernels for a dtype and an instruction set; NULL if the build or the machine lacks it.
 const gemm_kernels *gemm_kernels_of(int variant, int dtype);
+
+// gemm_pair_kernels_of returns kernels of pairs of a dtype, or NULL if the instruction set has none.
+const gemm_kernels *gemm_pair_kernels_of(int variant, int dtype);
 
 #endif

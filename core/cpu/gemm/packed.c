@@ -8,7 +8,6 @@
 // shared operand. Rows of A that are faster unpacked are not packed. The split depends on the shape alone, and the
 // order of an element's sum on K alone, so the bits of C are always the same.
 
-#define DEPTH_BYTES 2048         // bytes of a line in a K block, at most
 #define SHARED_BYTES (16 << 20)  // bytes of the shared operand that are packed at a time
 #define BLOCK_BYTES (512 << 10)  // bytes of B's panels that are reused for all panels of A; they stay in the L2 cache
 #define LOCAL_A_BYTES (192 << 10)  // bytes of a chunk's packed block of A
@@ -29,6 +28,8 @@ typedef struct operand {
   int64_t lines, line_step, depth_step;
   int64_t panel;  // lines of a panel
   int64_t lanes;  // the last panel is padded with zero lines to a multiple of this
+  void (*pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
+               int64_t depth_step);
 } operand;
 
 typedef struct product {
@@ -37,6 +38,7 @@ typedef struct product {
   bool rows_local;  // B is shared and chunks are rows of A; otherwise A is shared and chunks are columns of B
   bool in_place;    // A is local and stays unpacked
   operand local, shared;
+  int64_t steps;          // of K: elements or pairs
   int64_t blocks, depth;  // number of K blocks, and steps of K in each
   int64_t from, count;    // lines of the shared operand that this round packs
   char *packed;           // the shared operand, by K block, then by panel
@@ -48,12 +50,13 @@ typedef struct product {
   plait_slots slots;      // scratch for the packed lines and the accumulators of a chunk
 } product;
 
-static int64_t block_start(const product *p, int64_t block) { return min64(block * p->depth, p->job->k); }
+static int64_t block_start(const product *p, int64_t block) { return min64(block * p->depth, p->steps); }
 
 static void pack_panel(const product *p, const operand *o, int64_t line, int64_t lines, int64_t k0, int64_t depth,
                        void *to) {
-  const char *from = o->data + (line * o->line_step + k0 * o->depth_step) * p->job->in_size;
-  p->kernels->pack(to, round_up(lines, o->lanes), from, p->job->in, lines, o->line_step, depth, o->depth_step);
+  int64_t first = k0 * p->kernels->pair, elements = min64(depth * p->kernels->pair, p->job->k - first);
+  const char *from = o->data + (line * o->line_step + first * o->depth_step) * p->job->in_size;
+  o->pack(to, round_up(lines, o->lanes), from, p->job->in, lines, o->line_step, elements, o->depth_step);
 }
 
 static char *shared_panel(const product *p, int64_t panel, int64_t k0, int64_t depth) {
@@ -85,7 +88,9 @@ typedef struct part {
 static void multiply(const product *p, int64_t rows, int64_t vectors, int64_t depth, const char *a, const char *b,
                      char *out, int64_t out_row, bool add) {
   const gemm_kernels *kn = p->kernels;
-  if (p->in_place) {
+  if (kn->pairs != NULL) {
+    kn->pairs(rows, vectors, depth, a, b, out, out_row, add);
+  } else if (p->in_place) {
     kn->unpacked[vectors - 1][rows - 1](depth, a, p->job->a_row, p->job->a_col, b, vectors * kn->lanes, out, out_row, add);
   } else {
     kn->micro[vectors - 1][rows - 1](depth, a, b, out, out_row, add);
@@ -163,7 +168,9 @@ static void multiply_chunk(product *p, int64_t chunk) {
   char *c = job->c + (t.i0 * job->epilogue.c_row + t.j0 * job->epilogue.c_col) * job->out_size;
   t.sums = job->in_c ? c : t.packed + p->packed_bytes;
   t.sums_row = job->in_c ? job->epilogue.c_row : sums_cols;
+  if (kn->begin != NULL) kn->begin();
   for (int64_t block = 0; block < p->blocks; block++) multiply_block(p, &t, block);
+  if (kn->end != NULL) kn->end();
   if (!job->in_c) kn->epilogue(&job->epilogue, t.sums, t.sums_row, rows, cols, c, gemm_bias(job, t.i0, t.j0));
   plait_slot_release(&p->slots, slot);
 }
@@ -199,14 +206,15 @@ static void split_chunks(product *p) {
 static bool is_serial(const gemm_job *job) { return job->m * job->n * job->k < SERIAL_OPS; }
 
 static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
-  const gemm_kernels *kn = job->kernels;
+  const gemm_kernels *kn = job->pairs != NULL ? job->pairs : job->kernels;
   product p = {.job = job, .kernels = kn, .rows_local = job->m >= job->n};
-  operand a = {job->a, job->m, job->a_row, job->a_col, kn->mr, 1};
-  operand b = {job->b, job->n, job->b_col, job->b_row, kn->nv * kn->lanes, kn->lanes};
+  operand a = {job->a, job->m, job->a_row, job->a_col, kn->mr, kn->a_lanes, kn->pack_a};
+  operand b = {job->b, job->n, job->b_col, job->b_row, kn->nv * kn->lanes, kn->lanes, kn->pack};
   p.local = p.rows_local ? a : b;
   p.shared = p.rows_local ? b : a;
-  p.blocks = max64(1, ceil_div(job->k * kn->size, DEPTH_BYTES));
-  p.depth = max64(8, round_up(ceil_div(job->k, p.blocks), 8));
+  p.steps = round_up(ceil_div(job->k, kn->pair), kn->unit);
+  p.blocks = max64(1, ceil_div(p.steps * kn->size, kn->depth_bytes));
+  p.depth = max64(8, round_up(ceil_div(p.steps, p.blocks), max64(8, kn->unit)));
   p.in_place = p.rows_local && job->same_type && job->a_col == 1 && job->a_row > 0 && job->a_row * kn->size <= IN_PLACE_BYTES &&
                job->n <= IN_PLACE_PANELS * b.panel;
   int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES;
@@ -214,7 +222,7 @@ static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
   split_chunks(&p);
 
   int64_t panel = p.shared.panel;
-  int64_t line_bytes = max64(1, job->k) * kn->size;
+  int64_t line_bytes = max64(1, p.steps) * kn->size;
   int64_t lines = SHARED_BYTES / line_bytes;
   if (!job->in_c) lines = min64(lines, SUMS_BYTES / (p.chunk_panels * p.local.panel * kn->size));
   lines = max64(panel, lines / panel * panel);

@@ -33,6 +33,10 @@ static const gemm_kernels NAME(kernels) = {
     .lanes = LANES,
     .mr = MR,
     .nv = NV,
+    .pair = 1,
+    .unit = 1,
+    .a_lanes = 1,
+    .depth_bytes = 2048,
     .micro =
         {
             NAMES(micro, 1),
@@ -51,6 +55,7 @@ static const gemm_kernels NAME(kernels) = {
         },
     .dots = {NAME(dots_1), NAME(dots_2), NAME(dots_3), NAME(dots_4)},
     .pack = NAME(pack),
+    .pack_a = NAME(pack),
     .epilogue = NAME(epilogue),
 };
 

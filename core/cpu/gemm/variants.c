@@ -1,5 +1,6 @@
-#include "kernels.h"
-#include "../include/plait_gemm.h"
+#include "gemm.h"
+
+#include <stdatomic.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
@@ -24,6 +25,13 @@
 #define TARGET __attribute__((target("arch=x86-64-v4")))
 #define NAME(x) x##_f64_avx512
 #include "tile.h"
+
+#if defined(__linux__) && defined(__has_include)
+#if __has_include(<amxbf16intrin.h>) || __has_include(<amxintrin.h>)
+#define AMX 1
+#include "amx.h"
+#endif
+#endif
 
 // A mask of the first n elements is eight adjacent numbers of this table.
 static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -87,6 +95,39 @@ static const int32_t first_of_8[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 
 #define NAME(x) x##_f64_baseline
 #include "tile.h"
 
+#ifdef AMX
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Asks the system for the tile registers, which a process may use only then.
+static bool allows_tiles(void) {
+  const long request = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, request, tile_data) == 0;
+}
+
+static bool finds_tiles(void) {
+  const unsigned tiles = 1u << 22 | 1u << 24;  // AMX-BF16, AMX-TILE
+  unsigned a, b, c, d;
+  return __builtin_cpu_supports("x86-64-v4") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & tiles) == tiles &&
+         allows_tiles();
+}
+
+static bool has_tiles(void) {
+  static atomic_int known = -1;
+  if (atomic_load_explicit(&known, memory_order_relaxed) < 0) atomic_store(&known, finds_tiles());
+  return atomic_load_explicit(&known, memory_order_relaxed);
+}
+#endif
+
+const gemm_kernels *gemm_pair_kernels_of(int variant, int dtype) {
+#ifdef AMX
+  if (variant == PLAITK_GEMM_AMX && dtype == PLAIT_BF16 && has_tiles()) return &kernels_amx;
+#endif
+  (void)variant, (void)dtype;
+  return NULL;
+}
+
 const gemm_kernels *gemm_kernels_of(int variant, int dtype) {
   int wide = dtype == PLAIT_F64;
   switch (variant) {
@@ -97,6 +138,11 @@ const gemm_kernels *gemm_kernels_of(int variant, int dtype) {
       return wide ? &kernels_f64_avx2 : &kernels_f32_avx2;
     case PLAITK_GEMM_AVX512:
       if (!__builtin_cpu_supports("x86-64-v4")) return NULL;
+      return wide ? &kernels_f64_avx512 : &kernels_f32_avx512;
+#endif
+#ifdef AMX
+    case PLAITK_GEMM_AMX:
+      if (!has_tiles()) return NULL;
       return wide ? &kernels_f64_avx512 : &kernels_f32_avx512;
 #endif
     default: return NULL;

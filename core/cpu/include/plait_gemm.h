@@ -74,7 +74,13 @@ void plaitk_gemm_by_panels(const plaitk_gemm_panels *p, int64_t m, const void *a
                            int64_t last, void *c, int64_t c_row);
 
 // The instruction sets of the built-in kernels.
-enum { PLAITK_GEMM_BASELINE = 0, PLAITK_GEMM_AVX2 = 1, PLAITK_GEMM_AVX512 = 2, PLAITK_GEMM_BEST = -1 };
+enum {
+  PLAITK_GEMM_BASELINE = 0,
+  PLAITK_GEMM_AVX2 = 1,
+  PLAITK_GEMM_AVX512 = 2,
+  PLAITK_GEMM_AMX = 3,  // AVX-512, and tile registers for bfloat16
+  PLAITK_GEMM_BEST = -1,
+};
 
 // plaitk_gemm_use selects the instruction set of later products and returns the previous one. If the build or the
 // machine lacks it, it returns -2 and changes nothing.
@@ -82,5 +88,28 @@ int plaitk_gemm_use(int variant);
 
 // plaitk_gemm_variant returns the instruction set in use.
 int plaitk_gemm_variant(void);
+
+// plaitk_gemm_has_tiles reports whether products of a dtype use tile registers, which multiply several times as fast as
+// vectors do.
+int plaitk_gemm_has_tiles(int dtype);
+
+// Products of bfloat16 inside the chunks of another kernel, where there are tile registers. A matrix is packed into panels
+// of up to 32 lines, which are rows of A or columns of B.
+enum {
+  PLAITK_GEMM_SQUARE = 16,  // a panel's number of lines is a multiple of this
+  PLAITK_GEMM_TILE = 32,    // lines of a panel but the last, and elements of K that a line is padded to a multiple of
+};
+
+// plaitk_gemm_tiles_bytes returns the bytes of a matrix that is packed. They are aligned to 64.
+int64_t plaitk_gemm_tiles_bytes(int64_t lines, int64_t k);
+
+// plaitk_gemm_tiles_a packs A [m, k], plaitk_gemm_tiles_b packs B [k, n].
+void plaitk_gemm_tiles_a(void *panels, const uint16_t *a, int64_t m, int64_t a_row, int64_t k, int64_t a_col);
+void plaitk_gemm_tiles_b(void *panels, const uint16_t *b, int64_t n, int64_t b_col, int64_t k, int64_t b_row);
+
+// plaitk_gemm_by_tiles computes C = A @ B, or adds it to C. Rows of C are contiguous. It writes whole squares of
+// columns, also where B has fewer.
+void plaitk_gemm_by_tiles(int64_t m, int64_t n, int64_t k, const void *a, const void *b, float *c, int64_t c_row,
+                          int add);
 
 #endif

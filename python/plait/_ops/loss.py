@@ -327,7 +327,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
 _poisson_nll_loss = _core.bind_PoissonNllLoss
 
 
-def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False, full: bool = False, eps: float = 1e-08, reduction: str = "mean") -> Tensor:
+def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False, full: bool = False, eps: float | None = 1e-08, reduction: str = "mean") -> Tensor:
     """The negative log likelihood of the target under a Poisson distribution.
 
     Args:
@@ -339,10 +339,10 @@ def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False,
     """
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
-        status = _poisson_nll_loss(input._h, target_h, target_v, rate, full, eps, reduction)
+        status = _poisson_nll_loss(input._h, target_h, target_v, rate, full, 0 if eps is None else eps, eps is not None, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(poisson_nll_loss, locals(), error)
-    return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target_h, target_v, rate, full, eps, reduction))
+    return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target_h, target_v, rate, full, 0 if eps is None else eps, eps is not None, reduction))
 
 _smooth_l1_loss = _core.bind_SmoothL1Loss
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
+	_ "github.com/plait-ml/plait/core/cpu/gemm" // defines plaitk_gemm_by_tiles
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
@@ -114,6 +115,7 @@ const (
 	baseline = C.PLAITK_ATTENTION_BASE
 	avx2     = C.PLAITK_ATTENTION_V3
 	avx512   = C.PLAITK_ATTENTION_V4
+	tiles    = C.PLAITK_ATTENTION_TILES
 )
 
 // limit sets the newest instruction set that kernels may use, for tests.

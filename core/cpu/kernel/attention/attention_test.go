@@ -200,14 +200,14 @@ var setups = []setup{
 func TestAgainstDefinition(t *testing.T) {
 	workers := pool.New(3)
 	defer workers.Close()
-	defer limit(avx512)
+	defer limit(tiles)
 	for _, s := range setups {
 		for _, dtype := range []int{rawtensor.Float16, rawtensor.BFloat16, rawtensor.Float32, rawtensor.Float64} {
 			t.Run(fmt.Sprintf("%s/%s", s.name, rawtensor.Name(dtype)), func(t *testing.T) {
 				x := s.random(t, dtype)
 				var want [4]func(i ...int) float64
 				want[0], want[1], want[2], want[3] = s.reference(x)
-				for isa, name := range []string{baseline: "baseline", avx2: "AVX2", avx512: "AVX-512"} {
+				for isa, name := range []string{baseline: "baseline", avx2: "AVX2", avx512: "AVX-512", tiles: "tiles"} {
 					limit(isa)
 					t.Run(name, func(t *testing.T) { s.run(t, workers, x, want) })
 				}

@@ -3,7 +3,7 @@
 package attention
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x7d5ca1f5
+#cgo CFLAGS: -DPLAIT_HEADERS=0xca6a67fe
 #cgo noescape plaitk_attention_backward
 #cgo nocallback plaitk_attention_backward
 #cgo noescape plaitk_attention_backward_scratch

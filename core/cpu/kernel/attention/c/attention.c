@@ -4,6 +4,7 @@
 
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_exp_below.h"
+#include "../../../include/plait_gemm.h"
 #include "../../../include/plait_philox.h"
 
 // Number of keys in a tile.
@@ -56,6 +57,8 @@ PLAIT_INLINE double mask_value(const struct plaitk_attention *a, int64_t i) {
 #undef EXP
 #undef LOG
 
+#include "bf16.h"
+
 #define SUFFIX f64
 #define T double
 #define ELEMENT_DTYPE PLAIT_F64
@@ -71,13 +74,14 @@ struct tiles {
 };
 
 // The newest instruction set that kernels may use. Tests lower it.
-static int newest = PLAITK_ATTENTION_V4;
+static int newest = PLAITK_ATTENTION_TILES;
 
 void plaitk_attention_limit(int isa) { newest = isa; }
 
 static struct tiles tiles_for(int dtype) {
   bool wide = dtype == PLAIT_F64;
 #ifdef PLAIT_ATTENTION_X86
+  if (dtype == PLAIT_BF16) return (struct tiles){.forward = forward_tile_bf16_tiles};
   if (newest >= PLAITK_ATTENTION_V4 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")) {
     if (wide) return (struct tiles){forward_tile_f64_v4, backward_split_f64_v4, combine_dq_f64_v4};
@@ -126,6 +130,17 @@ static void run_combine(void *arg, int64_t head) {
 }
 
 static int64_t acc_size(int dtype) { return dtype == PLAIT_F64 ? 8 : 4; }
+
+// Reports whether the forward pass reads and writes 16-bit floats as they are.
+static bool by_tiles(int dtype) {
+#ifdef PLAIT_ATTENTION_X86
+  return newest >= PLAITK_ATTENTION_TILES && plaitk_gemm_has_tiles(dtype);
+#else
+  (void)dtype;
+  return false;
+#endif
+}
+
 static bool is_half(int dtype) { return dtype == PLAIT_F16 || dtype == PLAIT_BF16; }
 
 // Tensors of 16-bit floats are converted to contiguous float32 copies.
@@ -186,7 +201,7 @@ static int64_t tensor_bytes(int64_t batch, int64_t heads, int64_t rows, int64_t 
 }
 
 int64_t plaitk_attention_forward_scratch(const struct plaitk_attention *a) {
-  if (!is_half(a->dtype)) return 0;
+  if (!is_half(a->dtype) || by_tiles(a->dtype)) return 0;
   return tensor_bytes(a->batch, a->heads, a->queries, a->dim + a->value_dim, 4) +
          tensor_bytes(a->batch, a->kv_heads, a->keys, a->dim + a->value_dim, 4) + 256;
 }
@@ -217,7 +232,7 @@ static void widen_inputs(plait_pool *pool, struct plaitk_attention *a, char **at
 void plaitk_attention_forward(plait_pool *pool, const struct plaitk_attention *a, struct plaitk_attention_view o,
                               void *lse, void *scratch) {
   if (a->batch * a->heads * a->queries == 0) return;
-  if (!is_half(a->dtype)) {
+  if (!is_half(a->dtype) || by_tiles(a->dtype)) {
     forward(pool, a, o, lse);
     return;
   }

@@ -44,7 +44,12 @@ void plaitk_attention_backward(plait_pool *pool, const struct plaitk_attention *
                                struct plaitk_attention_view dk, struct plaitk_attention_view dv, void *scratch);
 int64_t plaitk_attention_backward_scratch(const struct plaitk_attention *a);
 
-enum plaitk_attention_isa { PLAITK_ATTENTION_BASE, PLAITK_ATTENTION_V3, PLAITK_ATTENTION_V4 };
+enum plaitk_attention_isa {
+  PLAITK_ATTENTION_BASE,
+  PLAITK_ATTENTION_V3,
+  PLAITK_ATTENTION_V4,
+  PLAITK_ATTENTION_TILES,  // V4 with tile registers for bfloat16
+};
 
 // Sets the newest instruction set that kernels may use. For tests, while no kernel runs.
 void plaitk_attention_limit(int isa);

@@ -167,79 +167,33 @@ PLAIT_INLINE T *FN(head_of)(const struct plaitk_attention_view *v, int64_t batch
   return v->data ? (T *)v->data + batch * v->batch + head * v->head : NULL;
 }
 
-static TARGET void FN(forward_tile)(const struct job *j, int64_t batch, int64_t head, int64_t query) {
-  const struct plaitk_attention *a = j->a;
-  int64_t n = min64(LANES, a->queries - query), lanes = FN(pad)(n), dim = a->dim, vdim = a->value_dim;
-  int64_t kv = head / (a->heads / a->kv_heads);
-  const T *qp = FN(head_of)(&a->q, batch, head) + query * a->q.row;
-  const T *kp = FN(head_of)(&a->k, batch, kv), *vp = FN(head_of)(&a->v, batch, kv);
+// A tile's queries are transposed once; they take as many bytes as `dim` elements of each lane.
+#define OPERAND_BYTES(dim, vdim) (max64(1, dim) * LANES * (int64_t)sizeof(T))
+#define SHARED FN
 
-  T qt[max64(1, dim) * LANES] __attribute__((aligned(64)));
-  T ot[max64(1, vdim) * LANES] __attribute__((aligned(64)));
-  T s[KEYS * LANES] __attribute__((aligned(64)));
-  T keep[a->dropout ? KEYS * LANES : 1] __attribute__((aligned(64)));
-  T max[LANES], sum[LANES], of_tile[LANES], alpha[LANES], safe[LANES];
-  FN(transpose_in)(qp, a->q.row, n, dim, lanes, (T)a->scale, qt);
-  memset(ot, 0, sizeof ot);
-  for (int64_t q = 0; q < lanes; q++) {
-    max[q] = -(T)INFINITY;
-    sum[q] = 0;
-  }
-  int64_t limit = a->causal ? min64(a->keys, query + n) : a->keys;
-  for (int64_t key = 0; key < limit; key += KEYS) {
-    int64_t keys = min64(KEYS, limit - key);
-    FN(gemm)(keys, lanes, dim, kp + key * a->k.row, a->k.row, 1, qt, LANES, s, LANES, false);
-    if (a->mask_dtype >= 0 || (a->causal && key + keys > query + 1)) {
-      FN(mask_tile)(a, batch, head, key, keys, query, n, s);
-    }
-    for (int64_t q = 0; q < lanes; q++) safe[q] = max[q];
-    for (int64_t k = 0; k < keys; k++) {
-#pragma omp simd
-      for (int64_t q = 0; q < lanes; q++) {
-        T v = s[k * LANES + q];
-        max[q] = v > max[q] ? v : max[q];
-      }
-    }
-    for (int64_t q = 0; q < lanes; q++) {
-      T before = safe[q];
-      // While the maximum is -inf, any finite value gives the right exp(s - safe): 0, or NaN.
-      safe[q] = max[q] == -(T)INFINITY ? 0 : max[q];
-      alpha[q] = EXP(before - safe[q]);
-    }
-    for (int64_t k0 = 0; k0 < keys; k0 += SUMMED) {
-      T part[LANES];
-      for (int64_t q = 0; q < lanes; q++) part[q] = 0;
-      for (int64_t k = k0; k < min64(k0 + SUMMED, keys); k++) {
-#pragma omp simd
-        for (int64_t q = 0; q < lanes; q++) {
-          T p = EXP(s[k * LANES + q] - safe[q]);
-          s[k * LANES + q] = p;
-          part[q] += p;
-        }
-      }
-      for (int64_t q = 0; q < lanes; q++) of_tile[q] = k0 == 0 ? part[q] : of_tile[q] + part[q];
-    }
-    for (int64_t q = 0; q < lanes; q++) sum[q] = sum[q] * alpha[q] + of_tile[q];
-    if (a->dropout) {
-      FN(dropout_tile)(a, batch, head, key, keys, query, lanes, keep);
-      FN(multiply)(s, s, keep, keys, lanes);
-    }
-    if (key > 0) {
-      for (int64_t d = 0; d < vdim; d++) {
-#pragma omp simd
-        for (int64_t q = 0; q < lanes; q++) ot[d * LANES + q] *= alpha[q];
-      }
-    }
-    FN(gemm)(vdim, lanes, keys, vp + key * a->v.row, 1, a->v.row, s, LANES, ot, LANES, true);
-  }
-  T *lse = (T *)j->lse + (batch * a->heads + head) * a->queries + query;
-  for (int64_t q = 0; q < n; q++) {
-    alpha[q] = sum[q] == 0 ? 0 : 1 / sum[q];
-    lse[q] = sum[q] == 0 ? (T)INFINITY : max[q] + LOG(sum[q]);
-  }
-  T *op = FN(head_of)(&j->o, batch, head) + query * j->o.row;
-  FN(transpose_out)(ot, op, j->o.row, n, vdim, alpha);
+static TARGET void FN(take_queries)(const struct plaitk_attention *a, const T *q, int64_t n, int64_t lanes,
+                                    char *operands) {
+  FN(transpose_in)(q, a->q.row, n, a->dim, lanes, (T)a->scale, (T *)operands);
 }
+
+// s[k][q] = keys * queries
+static TARGET void FN(scores)(const struct plaitk_attention *a, const T *k, int64_t keys, int64_t lanes,
+                              char *operands, T *s) {
+  FN(gemm)(keys, lanes, a->dim, k, a->k.row, 1, (const T *)operands, LANES, s, LANES, false);
+}
+
+// ot[d][q] += values * s
+static TARGET void FN(weigh_values)(const struct plaitk_attention *a, const T *v, int64_t keys, int64_t lanes,
+                                    char *operands, const T *s, T *ot) {
+  (void)operands;
+  FN(gemm)(a->value_dim, lanes, keys, v, 1, a->v.row, s, LANES, ot, LANES, true);
+}
+
+#define ELEMENT T
+#include "forward.h"
+#undef ELEMENT
+#undef OPERAND_BYTES
+#undef SHARED
 
 // Computes the contributions of one split of the keys to all gradients, for one batch and key head.
 static TARGET void FN(backward_split)(const struct job *j, int64_t batch, int64_t kv, int64_t split) {

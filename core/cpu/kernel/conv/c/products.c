@@ -58,6 +58,7 @@ typedef struct {
   int batched;                      // each image is a block that is not copied; one call multiplies all
   matrix x, y, unfolded;
   char *w;                          // [groups * rows, channels, used]
+  char *sums;                       // of the weight gradient over blocks, where it cannot hold them itself; or NULL
   char *products;                   // memory for a matrix product
   int64_t product_bytes;
   const void *bias;
@@ -190,6 +191,7 @@ static plaitk_gemm product(const job *j, plaitk_conv_pass pass, int64_t group) {
       p.a = y, p.a_row = j->y.row, p.a_col = j->y.column;
       p.b = x, p.b_row = u->column, p.b_col = u->row;
       p.c = w, p.c_row = depth, p.c_col = 1;
+      if (j->sums != NULL) p.out = PLAIT_F32, p.c = j->sums + out * depth * j->io->compute_size;
       p.beta = j->block_first > 0;
       break;
   }
@@ -229,9 +231,9 @@ static void measure(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   j->shifted = !j->same && j->most_parts * j->part <= PART_ELEMENTS;
   for (int d = 0; d < 3; d++) j->shifted &= ceil_div(s->in[d], s->stride[d]) <= s->out[d];
   j->depth = j->channels * j->used;
-  // Images that fill vectors need no copy if each is a block. But a sum over blocks must not be rounded between them.
+  // Images that fill vectors need no copy if each is a block.
   int64_t image = s->groups * j->depth * j->out_plane, most = MAX_UNFOLDED / max(1, image);
-  if (j->same && j->out_plane >= DIRECT_PLANE && (pass != CONV_WEIGHT_GRAD || exact(j))) most = 1;
+  if (j->same && j->out_plane >= DIRECT_PLANE) most = 1;
   most = max(1, min(s->n, most));
   j->images = ceil_div(s->n, ceil_div(s->n, most));
   j->columns = j->images * j->out_plane;
@@ -268,6 +270,9 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
     if (scratch != NULL) invert(j);
   }
   j->w = j->used == j->taps ? (char *)w : plait_carve(&at, s->cout * j->depth * j->io->size);
+  if (pass == CONV_WEIGHT_GRAD && !exact(j) && j->images < s->n) {
+    j->sums = plait_carve(&at, s->cout * j->depth * j->io->compute_size);
+  }
   j->batched = pass != CONV_WEIGHT_GRAD && j->images == 1 && !j->unfolded.copied && !j->y.copied;
   for (j->block_first = 0; j->block_first < s->n; j->block_first += j->batched ? s->n : j->images) {
     j->block_size = min(j->images, s->n - j->block_first);
@@ -446,6 +451,14 @@ static void scatter_x(void *j, int64_t chunk) { transpose(j, chunk, ((const job 
 static void gather_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 0); }
 static void scatter_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 1); }
 
+// Writes the weight gradient from its sums.
+static void round_sums(void *arg, int64_t chunk) {
+  const job *j = arg;
+  int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);
+  j->io->store(j->to + begin * j->depth * j->io->size, j->depth, 1, j->from + begin * j->depth * j->io->compute_size,
+               j->depth, end - begin, j->depth, NULL);
+}
+
 // Runs a copy of so many channels or weights, of so many elements each.
 static void copy(plait_pool *pool, job *j, plait_task task, const void *from, void *to, int64_t count,
                  int64_t elements) {
@@ -487,6 +500,7 @@ void plaitk_conv_by_products(plait_pool *pool, const plaitk_conv_shape *s, plait
     j.block_size = min(j.images, s->n - j.block_first);
     run_block(pool, &j, pass, x, y);
   }
+  if (j.sums != NULL) copy(pool, &j, round_sums, j.sums, j.w, s->cout, j.depth);
   if (pass == CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->put, j.w, (void *)w, weights, j.taps);
 }
 
@@ -497,10 +511,10 @@ int plaitk_conv_suits_products(const plaitk_conv_shape *s, plaitk_conv_pass pass
   job j = {0};
   measure(&j, s, pass);
   if (min(j.depth, j.rows) < 8) return 0;
-  if (pass == CONV_WEIGHT_GRAD && !exact(&j) && j.images < s->n) return 0;
   if (j.same) return 1;
   if (plane > MAX_PLANE || in_plane >= INT32_MAX || s->groups * j.depth * plane > MAX_UNFOLDED) return 0;
   if (plane <= 16) return 1;  // less than the vectors of the micro-kernels
+  if (plaitk_gemm_has_tiles((int)s->dtype) && min(j.depth, j.rows) >= 16) return 1;
   // Unfolding costs little where few taps read an element, as with large strides; elsewhere many sums must repay it.
   if (j.depth < 64) return 0;
   int few_taps = 2 * j.used * plane <= 5 * in_plane;
