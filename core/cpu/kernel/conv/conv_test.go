@@ -227,6 +227,14 @@ func cases() map[string]geometry {
 		"product, columns":    shape(1, 1, 128, 128, dims{3, 11}, dims{2, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"product, 1d":         shape(4, 1, 64, 64, dims{9}, dims{5}, dims{2}, dims{2}, dims{1}),
 		"product, 3d":         shape(2, 1, 64, 64, dims{2, 3, 2}, dims{3, 3, 3}, dims{1, 1, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
+		"filter":              shape(2, 1, 16, 24, dims{13, 15}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"filter, no padding":  shape(1, 1, 17, 19, dims{18, 33}, dims{3, 3}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
+		"filter, padding":     shape(1, 1, 16, 16, dims{15, 20}, dims{3, 3}, dims{1, 1}, dims{2, 1}, dims{1, 1}),
+		"filter, padding 2":   shape(2, 1, 18, 16, dims{9, 16}, dims{3, 3}, dims{1, 1}, dims{1, 2}, dims{1, 1}),
+		"filter, groups":      shape(2, 2, 32, 40, dims{12, 11}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"filter, images":      shape(11, 1, 16, 17, dims{6, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"filter, row blocks":  shape(2, 1, 20, 270, dims{12, 11}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"filter, long lines":  shape(1, 1, 16, 16, dims{4, 271}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"no images":           shape(0, 1, 3, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"no channels out":     shape(2, 1, 3, 0, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"no channels in":      shape(2, 1, 0, 4, dims{5, 5}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
@@ -339,6 +347,45 @@ func TestBlocksOfImages(t *testing.T) {
 		}
 	}
 	requireClose(t, dw, whole[2], 1e-4, "weight gradient")
+}
+
+// An infinity reaches the results that read it, and no others.
+func TestInfinityThatSomeResultsRead(t *testing.T) {
+	for _, name := range []string{"2d", "filter", "filter, groups", "filter, images", "product, groups"} {
+		g := cases()[name]
+		r := rand.New(rand.NewPCG(9, 10))
+		nx, nw, ny := g.sizes()
+		vx, vw, vy, y, dx := random(r, nx), random(r, nw), random(r, ny), make([]float64, ny), make([]float64, nx)
+		vx[nx/2], vx[3], vy[ny/3], vy[1] = math.Inf(1), math.MaxFloat32, math.Inf(-1), math.NaN()
+		x, w, dy := newBuffer(t, g.dtype, nx), newBuffer(t, g.dtype, nw), newBuffer(t, g.dtype, ny)
+		x.set(vx)
+		w.set(vw)
+		dy.set(vy)
+		vx, vw, vy = x.get(), w.get(), dy.get()
+		g.each(func(xi, wi, yi int64) {
+			y[yi] += vx[xi] * vw[wi]
+			dx[xi] += vy[yi] * vw[wi]
+		})
+		out := newBuffer(t, g.dtype, ny)
+		g.forward(nil, x.ptr(), w.ptr(), nil, out.ptr(), scratch(g.forwardScratch(nil)))
+		requireFiniteAlike(t, y, out.get(), name+": forward")
+		out = newBuffer(t, g.dtype, nx)
+		g.inputGrad(nil, dy.ptr(), w.ptr(), nil, out.ptr(), scratch(g.inputGradScratch(nil)))
+		requireFiniteAlike(t, dx, out.get(), name+": input gradient")
+	}
+}
+
+// requireFiniteAlike checks the numbers that are far from overflow, and that the others are not finite.
+func requireFiniteAlike(t *testing.T, want, got []float64, what string) {
+	t.Helper()
+	for i, v := range want {
+		switch {
+		case math.Abs(v) < 1e6:
+			require.InDelta(t, v, got[i], 1e-4, "%s: element %d", what, i)
+		case math.IsInf(v, 0) || math.IsNaN(v):
+			require.True(t, math.IsInf(got[i], 0) || math.IsNaN(got[i]), "%s: element %d is %v, want %v", what, i, got[i], v)
+		}
+	}
 }
 
 // An infinity that no tap reads does not reach the weight gradient.

@@ -10,6 +10,7 @@ static int64_t inputs_of(const plaitk_conv_shape *s) { return s->n * s->cin * s-
 
 static int64_t scratch_of(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   if (plaitk_conv_suits_depthwise(s, pass)) return plaitk_conv_depthwise_scratch(pool, s, pass);
+  if (plaitk_conv_suits_winograd(s, pass)) return plaitk_conv_winograd_scratch(pool, s, pass);
   if (plaitk_conv_suits_products(s, pass)) return plaitk_conv_products_scratch(pool, s, pass);
   return pass == CONV_WEIGHT_GRAD ? plaitk_conv_dots_scratch(pool, s) : plaitk_conv_taps_scratch(pool, s, pass);
 }
@@ -23,6 +24,8 @@ void plaitk_conv_forward(plait_pool *pool, const plaitk_conv_shape *s, const voi
   if (outputs_of(s) == 0) return;
   if (plaitk_conv_suits_depthwise(s, CONV_FORWARD)) {
     plaitk_conv_by_depthwise(pool, s, CONV_FORWARD, x, w, bias, y, scratch);
+  } else if (plaitk_conv_suits_winograd(s, CONV_FORWARD)) {
+    plaitk_conv_by_winograd(pool, s, CONV_FORWARD, x, w, bias, y, scratch);
   } else if (plaitk_conv_suits_products(s, CONV_FORWARD)) {
     plaitk_conv_by_products(pool, s, CONV_FORWARD, x, w, bias, y, scratch);
   } else {
@@ -39,6 +42,8 @@ void plaitk_conv_input_grad(plait_pool *pool, const plaitk_conv_shape *s, const 
   if (inputs_of(s) == 0) return;
   if (plaitk_conv_suits_depthwise(s, CONV_INPUT_GRAD)) {
     plaitk_conv_by_depthwise(pool, s, CONV_INPUT_GRAD, dy, w, bias, dx, scratch);
+  } else if (plaitk_conv_suits_winograd(s, CONV_INPUT_GRAD)) {
+    plaitk_conv_by_winograd(pool, s, CONV_INPUT_GRAD, dy, w, bias, dx, scratch);
   } else if (plaitk_conv_suits_products(s, CONV_INPUT_GRAD)) {
     plaitk_conv_by_products(pool, s, CONV_INPUT_GRAD, dx, w, bias, dy, scratch);
   } else {

@@ -190,7 +190,7 @@ static void multiply(const job *j, const part *p, int64_t images, const char *w,
     int i = 0;
     while (micro->taps[h].vectors[i] > vectors - v) i++;
     char *to = sums + v * micro->lanes * j->io->compute_size;
-    micro->taps[h].fn[i](p->lattice.k, w, p->koff, copy, j->base + v, to, 0, 0);
+    micro->taps[h].fn[i](p->lattice.k, w, p->koff, copy, j->base + v, to, 0, 0, CONV_CHAIN);
     v += micro->taps[h].vectors[i];
   }
 }

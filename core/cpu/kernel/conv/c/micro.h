@@ -6,8 +6,12 @@
 
 // taps adds (or with add == 0 stores) to acc[i * ld + l], for rows i of the tile and nv vectors of positions,
 //   sum over k < kc of a[k * rows + i] * x[base[v] + koff[k] + lane].
+// An accumulator sums `chain` steps before the partial sum is added to the rest: the rounding error grows with the
+// length of a sum.
 typedef void (*plaitk_conv_taps)(int64_t kc, const void *a, const int64_t *koff, const void *x, const int64_t *base,
-                                 void *acc, int64_t ld, int add);
+                                 void *acc, int64_t ld, int add, int64_t chain);
+
+enum { CONV_CHAIN = 96 };
 
 // dots adds to out[i * ld + j], for i < rows and j < cols of the tile,
 //   sum over v < nv, lanes of dy[i * ldy + v * lanes + lane] * x[base[v] + koff[j] + lane].

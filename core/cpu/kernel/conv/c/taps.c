@@ -232,7 +232,7 @@ static void multiply(const job *j, const part *p, const plaitk_conv_block *b, in
           int i = 0;
           while (micro->taps[h].vectors[i] > v1 - v) i++;
           micro->taps[h].fn[i](depth, a, p->koff + k0, copy, base + v, sums + ((m - m0) * ld + v * micro->lanes) * size,
-                               ld, k0 > 0);
+                               ld, k0 > 0, CONV_CHAIN);
           v += micro->taps[h].vectors[i];
         }
       }

@@ -12,20 +12,16 @@ typedef T NAME(vec) __attribute__((vector_size(VB), aligned(sizeof(T)), may_alia
 #define LANES ((int)(VB / sizeof(T)))
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
-// Steps of k that one accumulator sums before the partial sum is added to the rest. The rounding error grows with the
-// length of a sum.
-#define CHAIN 96
-
 #define TAPS(MR, NV)                                                                                                  \
   ATTR static void NAME(taps_##MR##x##NV)(int64_t kc, const void *va, const int64_t *koff, const void *vx,            \
-                                          const int64_t *base, void *vacc, int64_t ld, int add) {                     \
+                                          const int64_t *base, void *vacc, int64_t ld, int add, int64_t chain) {      \
     const T *a = va, *x = vx;                                                                                         \
     T *acc = vacc;                                                                                                    \
     NAME(vec) s[MR][NV];                                                                                              \
     const T *b[NV];                                                                                                   \
     EACH(v, NV) b[v] = x + base[v];                                                                                   \
     do {                                                                                                              \
-      int64_t steps = kc < CHAIN ? kc : CHAIN;                                                                        \
+      int64_t steps = kc < chain ? kc : chain;                                                                        \
       EACH(i, MR) EACH(v, NV) s[i][v] = (NAME(vec)){0};                                                               \
       for (int64_t k = 0; k < steps; k++, a += MR) {                                                                  \
         int64_t o = koff[k];                                                                                          \
@@ -151,7 +147,6 @@ static const plaitk_conv_micro NAME(micro) = {
 #undef LANES
 #undef EACH
 #undef TAPS
-#undef CHAIN
 #undef DOTS
 #undef EVEN4
 #undef ODD4
