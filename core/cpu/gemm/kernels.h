@@ -30,6 +30,12 @@ typedef void (*gemm_unpacked)(int64_t k, const void *a, int64_t a_row, int64_t a
 typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_line,
                           void *out, int64_t out_row);
 
+// A gemm_pack copies `width` lines of `depth` elements to a panel, dst[p * panel + i], and converts them to the accumulator
+// type, or joins them to pairs. Lines from width to panel are zeros. Strides are in elements: line_step between lines,
+// depth_step along a line.
+typedef void (*gemm_pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,
+                          int64_t depth, int64_t depth_step);
+
 // The epilogue: alpha * accumulator + beta * C + bias.
 typedef struct gemm_epilogue {
   int out;
@@ -39,26 +45,24 @@ typedef struct gemm_epilogue {
 } gemm_epilogue;
 
 typedef struct gemm_kernels {
-  int size;      // bytes of an element of the accumulator type, and of a line's step of K in a panel
-  int lanes;     // elements of a vector
-  int mr, nv;    // the tile: mr rows of nv vectors
-  int pair;      // elements of K in a step: 1, or 2 for kernels of pairs
-  int unit;      // zeros fill the steps of a panel up to a multiple of this
-  int a_lanes;   // zeros fill the rows of a panel of A up to a multiple of this
-  int depth_bytes;   // bytes of a line in a K block, at most
-  gemm_pairs pairs;  // NULL if a step is one element; else there are no other micro-kernels
-  void (*begin)(void), (*end)(void);  // called around a thread's calls of pairs, or NULL
+  int size;         // bytes of an element of the accumulator type, and of a line's step of K in a panel
+  int lanes;        // elements of a vector
+  int mr, nv;       // the tile: mr rows of nv vectors
+  int pair;         // elements of K in a step: 1, or 2 for kernels of pairs
+  int unit;         // zeros fill the steps of a panel up to a multiple of this
+  int a_lanes;      // zeros fill the rows of a panel of A up to a multiple of this
+  int depth_bytes;  // bytes of a line in a K block, at most
+
+  // Where a step is a pair there are no other micro-kernels; else pairs is NULL. A thread calls begin, if there is one,
+  // before its calls of pairs, and end after them.
+  gemm_pairs pairs;
+  void (*begin)(void), (*end)(void);
+
   gemm_micro micro[GEMM_MAX_NV][GEMM_MAX_MR];
   gemm_unpacked unpacked[GEMM_MAX_NV][GEMM_MAX_MR];
   gemm_dots dots[GEMM_MAX_DOTS];
 
-  // pack copies `width` lines of `depth` elements to a panel, dst[p * panel + i], and converts them to the accumulator
-  // type, or joins them to pairs. Lines from width to panel are zeros. Strides are in elements: line_step between lines,
-  // depth_step along a line. pack_a packs panels of A, which may have another order.
-  void (*pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
-               int64_t depth_step);
-  void (*pack_a)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
-                 int64_t depth_step);
+  gemm_pack pack, pack_a;  // of panels of B, and of A, whose order may be another
 
   // epilogue writes alpha * sums + beta * C + bias for rows x cols of C. bias is contiguous, of the accumulator type, or
   // NULL.

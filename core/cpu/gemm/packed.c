@@ -28,8 +28,7 @@ typedef struct operand {
   int64_t lines, line_step, depth_step;
   int64_t panel;  // lines of a panel
   int64_t lanes;  // the last panel is padded with zero lines to a multiple of this
-  void (*pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step, int64_t depth,
-               int64_t depth_step);
+  gemm_pack pack;
 } operand;
 
 typedef struct product {

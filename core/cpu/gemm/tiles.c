@@ -6,8 +6,8 @@ static int64_t panel_bytes(int64_t k) { return 2 * PLAITK_GEMM_TILE * round_up(k
 
 int64_t plaitk_gemm_tiles_bytes(int64_t lines, int64_t k) { return ceil_div(lines, PLAITK_GEMM_TILE) * panel_bytes(k); }
 
-static void pack(void (*to_panel)(void *, int64_t, const void *, int, int64_t, int64_t, int64_t, int64_t), void *panels,
-                 const uint16_t *src, int64_t lines, int64_t line_step, int64_t k, int64_t k_step) {
+static void pack(gemm_pack to_panel, void *panels, const uint16_t *src, int64_t lines, int64_t line_step, int64_t k,
+                 int64_t k_step) {
   for (int64_t i = 0; i < lines; i += PLAITK_GEMM_TILE) {
     int64_t width = min64(PLAITK_GEMM_TILE, lines - i);
     to_panel((char *)panels + i / PLAITK_GEMM_TILE * panel_bytes(k), round_up(width, PLAITK_GEMM_SQUARE),
@@ -30,7 +30,8 @@ void plaitk_gemm_by_tiles(int64_t m, int64_t n, int64_t k, const void *a, const 
   int64_t bytes = panel_bytes(k), steps = round_up(k, PLAITK_GEMM_TILE) / 2;
   for (int64_t i = 0; i < m; i += PLAITK_GEMM_TILE) {
     for (int64_t j = 0; j < n; j += PLAITK_GEMM_TILE) {
-      kn->pairs(min64(PLAITK_GEMM_TILE, m - i), n - j > PLAITK_GEMM_SQUARE ? 2 : 1, steps, (const char *)a + i / PLAITK_GEMM_TILE * bytes,
+      int64_t rows = min64(PLAITK_GEMM_TILE, m - i), squares = n - j > PLAITK_GEMM_SQUARE ? 2 : 1;
+      kn->pairs(rows, squares, steps, (const char *)a + i / PLAITK_GEMM_TILE * bytes,
                 (const char *)b + j / PLAITK_GEMM_TILE * bytes, c + i * c_row + j, c_row, add);
     }
   }

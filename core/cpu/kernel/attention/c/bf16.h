@@ -46,7 +46,9 @@ static TARGET void FN(pack_weights)(const float *s, int64_t keys, int64_t lanes,
       const float *first = s + 2 * p * LANES + q0, *second = first + LANES;
       if (2 * p + 1 < keys) {
 #pragma omp simd
-        for (int64_t q = 0; q < width; q++) to[q] = plait_f32_to_bf16(first[q]) | (uint32_t)plait_f32_to_bf16(second[q]) << 16;
+        for (int64_t q = 0; q < width; q++) {
+          to[q] = plait_f32_to_bf16(first[q]) | (uint32_t)plait_f32_to_bf16(second[q]) << 16;
+        }
       } else {
         for (int64_t q = 0; q < width; q++) to[q] = 2 * p < keys ? plait_f32_to_bf16(first[q]) : 0;
       }

@@ -1,8 +1,9 @@
 // Convolution over up to three spatial dimensions.
 //
 // Kernels of one element, and many channels at few positions, are products of matrices, for which the input is unfolded
-// ("products"). Channels with a kernel each are computed one after the other ("depthwise"). Kernels of 3 x 3 with stride 1
-// are filtered with fewer multiplications ("winograd"), but for the weight gradient. Elsewhere the products are implicit. Then the forward pass and the input gradient are one computation ("taps") over a lattice of positions q:
+// ("products"). Channels with a kernel each are computed one after the other ("depthwise"). Kernels of 3 x 3 with stride
+// 1 are filtered with fewer multiplications ("winograd"), but for the weight gradient. Elsewhere the products are
+// implicit. Then the forward pass and the input gradient are one computation ("taps") over a lattice of positions q:
 //
 //   out[m, q * out_step + out_start] = bias[m] + sum over channels c, taps t of W[m, c, t] * in[c, q * in_step + offset(t)]
 //

@@ -99,31 +99,26 @@ static double measure(plaitk_conv_lattice *l, int64_t rows, int lanes, int zero_
   return blocks * (fill + (double)positions * rows * l->k / (2 * lanes));
 }
 
-static int64_t balance(int64_t whole, int64_t part) {
-  part = max(1, min(part, whole));
-  return whole == 0 ? 1 : ceil_div(whole, ceil_div(whole, part));
-}
-
 static double split_blocks(plaitk_conv_lattice *l, int mode, int64_t rows, int lanes, int64_t positions, int64_t copy,
                   int zero_tail) {
   l->mode = mode;
   l->n[2] = max(1, l->q[2]);
-  if (l->q[2] > 2 * positions) l->n[2] = round_up(balance(l->q[2], positions), lanes);
-  l->n[1] = balance(l->q[1], positions / l->n[2]);
-  l->n[0] = l->n[1] < l->q[1] ? 1 : balance(l->q[0], positions / (l->n[1] * l->n[2]));
+  if (l->q[2] > 2 * positions) l->n[2] = round_up(plaitk_conv_balance(l->q[2], positions), lanes);
+  l->n[1] = plaitk_conv_balance(l->q[1], positions / l->n[2]);
+  l->n[0] = l->n[1] < l->q[1] ? 1 : plaitk_conv_balance(l->q[0], positions / (l->n[1] * l->n[2]));
   l->nb = l->n[0] < l->q[0] || l->n[1] < l->q[1] || l->n[2] < l->q[2]
               ? 1
-              : balance(l->images, positions / (l->n[0] * l->n[1] * l->n[2]));
+              : plaitk_conv_balance(l->images, positions / (l->n[0] * l->n[1] * l->n[2]));
   double cost = measure(l, rows, lanes, zero_tail);
   while (l->copy > copy) {
     if (l->nb > 1) {
-      l->nb = balance(l->images, l->nb / 2);
+      l->nb = plaitk_conv_balance(l->images, l->nb / 2);
     } else if (l->n[0] > 1) {
-      l->n[0] = balance(l->q[0], l->n[0] / 2);
+      l->n[0] = plaitk_conv_balance(l->q[0], l->n[0] / 2);
     } else if (l->n[1] > 1) {
-      l->n[1] = balance(l->q[1], l->n[1] / 2);
+      l->n[1] = plaitk_conv_balance(l->q[1], l->n[1] / 2);
     } else if (l->n[2] > 4 * lanes && mode != CONV_FLAT) {
-      l->n[2] = round_up(balance(l->q[2], l->n[2] / 2), lanes);
+      l->n[2] = round_up(plaitk_conv_balance(l->q[2], l->n[2] / 2), lanes);
     } else {
       break;
     }

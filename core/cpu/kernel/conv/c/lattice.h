@@ -72,4 +72,10 @@ PLAIT_INLINE int64_t plaitk_conv_floor(int64_t a, int64_t b) { return a >= 0 ? a
 PLAIT_INLINE int64_t plaitk_conv_volume(const int64_t n[3]) { return n[0] * n[1] * n[2]; }
 PLAIT_INLINE int64_t plaitk_conv_round(int64_t a, int64_t b) { return plaitk_conv_ceil(a, b) * b; }
 
+// plaitk_conv_balance returns the size of equal parts of a whole, which are not larger than `part` and at least 1.
+PLAIT_INLINE int64_t plaitk_conv_balance(int64_t whole, int64_t part) {
+  part = plaitk_conv_max(1, plaitk_conv_min(part, whole));
+  return whole == 0 ? 1 : plaitk_conv_ceil(whole, plaitk_conv_ceil(whole, part));
+}
+
 #endif

@@ -38,4 +38,11 @@ typedef struct {
 
 const plaitk_conv_micro *plaitk_conv_micro_for(int is_double);
 
+// plaitk_conv_height returns the index of the lowest tile that holds so many rows, or of the highest.
+static inline int plaitk_conv_height(const plaitk_conv_micro *m, int64_t rows) {
+  int h = 0;
+  while (h + 1 < m->heights && m->taps[h + 1].rows >= rows) h++;
+  return h;
+}
+
 #endif

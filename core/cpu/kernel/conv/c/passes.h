@@ -31,8 +31,8 @@ int64_t plaitk_conv_products_scratch(const plait_pool *pool, const plaitk_conv_s
 void plaitk_conv_by_products(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *x,
                              const void *w, const void *bias, const void *y, void *scratch);
 
-// Minimal filtering computes the forward pass and the input gradient of 3 x 3 kernels with stride 1: `to` from x or dy and the
-// weight. plaitk_conv_suits_winograd reports whether it is the fastest way. It depends on the shape alone.
+// Minimal filtering computes the forward pass and the input gradient of 3 x 3 kernels with stride 1: `to` from x or dy
+// and the weight. plaitk_conv_suits_winograd reports whether it is the fastest way. It depends on the shape alone.
 int plaitk_conv_suits_winograd(const plaitk_conv_shape *s, plaitk_conv_pass pass);
 int64_t plaitk_conv_winograd_scratch(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass);
 void plaitk_conv_by_winograd(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *from,

@@ -50,12 +50,6 @@ typedef struct {
   void *out;
 } job;
 
-static int height_for(const plaitk_conv_micro *m, int64_t rows) {
-  int h = 0;
-  while (h + 1 < m->heights && m->taps[h + 1].rows >= rows) h++;
-  return h;
-}
-
 // Cuts the lattice into blocks of positions, and these into row blocks, which read the same copy.
 static void cut(const job *j, part *p) {
   plaitk_conv_lattice *l = &p->lattice;
@@ -86,7 +80,7 @@ static void plan_part(const job *j, part *p) {
   int64_t tail = j->rows % tall;
   p->panels = ceil_div(j->rows, tall);
   p->panel_group = (j->rows - tail) * l->k;
-  if (tail > 0) p->panel_group += j->micro->taps[height_for(j->micro, tail)].rows * l->k;
+  if (tail > 0) p->panel_group += j->micro->taps[plaitk_conv_height(j->micro, tail)].rows * l->k;
   p->pack_block = max(1, 16384 / max(1, tall * l->k));
   p->pack_chunks = l->k == 0 ? 0 : ceil_div(p->panels * j->groups, p->pack_block);
   p->fill_block = max(1, FILL_ELEMENTS / max(1, l->channel));
@@ -202,7 +196,7 @@ static void pack_chunk(void *arg, int64_t chunk) {
   int64_t end = min(begin + p->pack_block, p->panels * j->groups);
   for (int64_t i = begin; i < end; i++) {
     int64_t g = i / p->panels, m = i % p->panels * tall, count = min(tall, j->rows - m);
-    int rows = j->micro->taps[height_for(j->micro, count)].rows;
+    int rows = j->micro->taps[plaitk_conv_height(j->micro, count)].rows;
     j->io->pack(p->packed + (g * p->panel_group + m * p->lattice.k) * j->io->compute_size,
                 (const char *)j->w + g * j->group_weights * j->io->size, &p->weights, m, rows, count);
   }
@@ -215,7 +209,7 @@ static void multiply(const job *j, const part *p, const plaitk_conv_block *b, in
   int64_t k = p->lattice.k, size = j->io->compute_size, ld = b->vectors * micro->lanes;
   int64_t kc = max(1, ceil_div(k, max(1, ceil_div(k, K_BLOCK))));
   int tall = micro->taps[0].rows;
-  int tail = height_for(micro, (m1 - m0) % tall);
+  int tail = plaitk_conv_height(micro, (m1 - m0) % tall);
   int group = micro->taps[0].vectors[0];
   if (m1 - m0 < tall) group = micro->taps[tail].vectors[0];
   for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kc) {

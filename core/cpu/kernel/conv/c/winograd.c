@@ -57,14 +57,6 @@ typedef struct {
 
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 
-static int64_t balance(int64_t whole, int64_t part) { return ceil_div(whole, ceil_div(whole, max(1, min(part, whole)))); }
-
-static int height_for(const plaitk_conv_micro *m, int64_t rows) {
-  int h = 0;
-  while (h + 1 < m->heights && m->taps[h + 1].rows >= rows) h++;
-  return h;
-}
-
 static int64_t plan(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass, int64_t threads, char *scratch) {
   int back = pass == CONV_INPUT_GRAD;
   char *at = scratch;
@@ -80,18 +72,18 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass, i
     j->tiles[d] = ceil_div(j->out[d], 2);
   }
   j->line = j->tiles[1] + 1;
-  j->block_lines = balance(j->tiles[0], POSITIONS / j->line);
-  j->block_images = j->block_lines < j->tiles[0] ? 1 : balance(j->images, POSITIONS / (j->line * j->tiles[0]));
+  j->block_lines = plaitk_conv_balance(j->tiles[0], POSITIONS / j->line);
+  j->block_images = j->block_lines < j->tiles[0] ? 1 : plaitk_conv_balance(j->images, POSITIONS / (j->line * j->tiles[0]));
   j->blocks[0] = ceil_div(j->images, j->block_images), j->blocks[1] = ceil_div(j->tiles[0], j->block_lines);
   int64_t chunks = j->blocks[0] * j->blocks[1] * j->groups;
-  j->row_block = round_up(balance(j->rows, chunks >= CHUNKS ? ROW_BLOCK : max(64, ROW_BLOCK * chunks / CHUNKS)), 8);
+  j->row_block = round_up(plaitk_conv_balance(j->rows, chunks >= CHUNKS ? ROW_BLOCK : max(64, ROW_BLOCK * chunks / CHUNKS)), 8);
   j->row_blocks = ceil_div(j->rows, j->row_block);
   int lanes = j->micro->lanes, tall = j->micro->taps[0].rows;
   j->plane = round_up((j->block_lines + 1) * j->line + 1 + lanes, lanes);
   j->positions = round_up(j->block_images * j->block_lines * j->line, lanes);
   int64_t tail = j->rows % tall;
   j->panels = ceil_div(j->rows, tall);
-  j->group_weights = (j->rows - tail + (tail > 0 ? j->micro->taps[height_for(j->micro, tail)].rows : 0)) * j->channels;
+  j->group_weights = (j->rows - tail + (tail > 0 ? j->micro->taps[plaitk_conv_height(j->micro, tail)].rows : 0)) * j->channels;
   j->weights = plait_carve(&at, j->groups * 16 * j->group_weights * (int64_t)sizeof(float));
   j->part = min(j->channels, ceil_div(PART_ELEMENTS, 16 * j->positions)), j->parts = ceil_div(j->channels, j->part);
   j->inputs = NULL;
@@ -102,10 +94,10 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass, i
   j->base = plait_carve(&at, j->positions / lanes * (int64_t)sizeof(int64_t));
   for (int64_t c = 0; scratch != NULL && c < j->channels; c++) j->koff[c] = c * j->positions;
   for (int64_t v = 0; scratch != NULL && v < j->positions / lanes; v++) j->base[v] = v * lanes;
-  int64_t taps = 9;
+  int64_t taps = 9, first = back ? 2 : 0, step = back ? -1 : 1;
   j->layout = (plaitk_conv_weights){
       .m_stride = back ? taps : j->channels * taps, .c_stride = back ? j->rows * taps : taps, .channels = j->channels,
-      .kernel = {1, 3, 3}, .nt = {1, 3, 3}, .tap0 = {0, back ? 2 : 0, back ? 2 : 0}, .tap_step = {1, back ? -1 : 1, back ? -1 : 1},
+      .kernel = {1, 3, 3}, .nt = {1, 3, 3}, .tap0 = {0, first, first}, .tap_step = {1, step, step},
   };
   j->planes_size = 4 * j->plane;
   j->input_size = shared ? 0 : input;
@@ -248,7 +240,7 @@ static void take_input(const job *j, const block *b, int64_t g, int64_t c0, int6
 static void take_weights(const job *j, int64_t chunk, float *taps) {
   int tall = j->micro->taps[0].rows;
   int64_t g = chunk / j->panels, m = chunk % j->panels * tall, count = min(tall, j->rows - m);
-  int rows = j->micro->taps[height_for(j->micro, count)].rows;
+  int rows = j->micro->taps[plaitk_conv_height(j->micro, count)].rows;
   j->io->pack(taps, (const char *)j->w + g * j->rows * j->channels * 9 * j->io->size, &j->layout, m, rows, count);
   transform_weights(taps, j->channels, rows, j->weights + g * 16 * j->group_weights + m * j->channels, j->group_weights);
 }
@@ -276,7 +268,7 @@ static void multiply(const job *j, int64_t vectors, int64_t g, int64_t m0, int64
     const float *x = input + f * j->channels * j->positions;
     const float *weights = j->weights + (g * 16 + f) * j->group_weights;
     for (int64_t m = m0; m < m1; m += tall) {
-      int h = height_for(micro, min(tall, m1 - m));
+      int h = plaitk_conv_height(micro, min(tall, m1 - m));
       const float *a = weights + m * j->channels;
       for (int64_t v = 0; v < vectors;) {
         int i = 0;
