@@ -212,11 +212,11 @@ func TestMonitoredBarrier(t *testing.T) {
 			<-over
 			return nil
 		}
-		err := r.World.MonitoredBarrier(20 * time.Millisecond)
+		err := r.World.MonitoredBarrier(500 * time.Millisecond)
 		if r.Rank == 0 {
 			close(over)
 		}
 		return err
 	})
-	require.ErrorContains(t, err, "monitored_barrier #1: ranks 1 and 3 have not arrived within 20ms")
+	require.ErrorContains(t, err, "monitored_barrier #1: ranks 1 and 3 have not arrived within 500ms")
 }

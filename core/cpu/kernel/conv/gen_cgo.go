@@ -3,7 +3,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6dc52e70
+#cgo CFLAGS: -DPLAIT_HEADERS=0x046113ab
 #cgo noescape plaitk_conv_col2im
 #cgo nocallback plaitk_conv_col2im
 #cgo noescape plaitk_conv_col2im_scratch
