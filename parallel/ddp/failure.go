@@ -160,10 +160,12 @@ func (r *Reducer) closePendingPasses(limit time.Duration) (over bool, err error)
 	list := r.rankReducers()
 	reducers.Unlock()
 	for _, x := range list {
-		if x.pendingEnd == nil {
+		var end *collective.Work
+		// A reducer that another thread uses is closed there.
+		if err := x.Use(func() { end = x.pendingEnd }); err != nil || end == nil {
 			continue
 		}
-		switch over, crossed := waitEnd(x.pendingEnd, limit, false); {
+		switch over, crossed := waitEnd(end, limit, false); {
 		case crossed:
 		case !over:
 			return false, nil
@@ -178,6 +180,10 @@ func (r *Reducer) closePendingPasses(limit time.Duration) (over bool, err error)
 
 // closePass waits for the pending end of a pass and returns its error.
 func (r *Reducer) closePass() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	if r.pendingEnd == nil {
 		return nil
 	}

@@ -171,6 +171,10 @@ func (r *Reducer) reduceReadyBuckets() error {
 
 // backwardEnded is the callback at the end of a backward pass.
 func (r *Reducer) backwardEnded() error {
+	if err := r.guard.Enter("ddp"); err != nil {
+		return err
+	}
+	defer r.guard.Leave()
 	current := r.pass
 	if current == nil || current.done {
 		return nil
@@ -194,28 +198,47 @@ func (r *Reducer) backwardEnded() error {
 
 // finishPass ends a pass after all its buckets are launched. It waits until the other ranks have launched theirs, because no rank may
 // make a step if another has failed. It does not wait for the averages. If limit is not negative, it waits that long at most; over reports
-// whether the wait is over.
+// whether the wait is over. The wait is no call of the guard: another thread may fail the pass, which ends it.
 func (r *Reducer) finishPass(limit time.Duration) (over bool, err error) {
-	current := r.pass
+	var current *pass
+	var must bool
+	if err := r.Use(func() { current, must = r.startEnd() }); err != nil || current == nil {
+		return true, err
+	}
+	over, crossed := waitEnd(current.endWork, limit, must)
+	if !over && !crossed {
+		return false, nil
+	}
+	if useErr := r.Use(func() { err = r.passEnded(current, crossed) }); useErr != nil {
+		return true, useErr
+	}
+	return true, err
+}
+
+// startEnd starts the exchange that ends the pass under way. It returns the pass, or nil if none is, and whether the wait for its end
+// must not be put off.
+func (r *Reducer) startEnd() (current *pass, must bool) {
+	current = r.pass
 	if current == nil || current.done {
-		return true, nil
+		return nil, false
 	}
 	if current.endWork == nil {
 		current.releaseGradientWeights()
 		current.endWork = r.groupFor("the end of a step").StartExchange("backward", r.endPayload())
 	}
-	needsCounts := r.needsUsedCounts()
 	// The first pass must wait: it determines the order of the buckets, and finds ranks that run backward in other modules.
-	over, crossed := waitEnd(current.endWork, limit, needsCounts || !r.reduced)
-	switch {
-	case crossed:
+	return current, r.needsUsedCounts() || !r.reduced
+}
+
+// passEnded ends a pass whose exchange is over, or crossed that of another.
+func (r *Reducer) passEnded(current *pass, crossed bool) error {
+	if r.pass != current {
+		return r.failure // another thread has failed it
+	}
+	if crossed {
 		r.pendingEnd = current.endWork // other ranks run backward in another order, so a later pass waits for the end of this one
-	case !over:
-		return false, nil
-	default:
-		if err := current.endWork.Err(); err != nil {
-			return true, err
-		}
+	} else if err := current.endWork.Err(); err != nil {
+		return err
 	}
 	current.done, r.reduced = true, true
 	r.stats.Passes++
@@ -225,12 +248,12 @@ func (r *Reducer) finishPass(limit time.Duration) (over bool, err error) {
 	switch {
 	case r.options.FindUnused && r.options.SkipUnused:
 		r.setMissingGradients(make([]int, len(r.params)))
-	case needsCounts:
+	case r.needsUsedCounts():
 		r.setMissingGradients(r.globalUsedCounts(current.endWork.Payloads()))
 	default:
 		r.setMissingGradients(nil)
 	}
-	return true, nil
+	return nil
 }
 
 // releaseGradientWeights releases the weights once all buckets are launched.
