@@ -205,7 +205,7 @@ class _Processor(_Switches):
 
     def get_cpu_capability(self) -> str:
         """Returns the newest instructions that kernels use: "AVX512", "AVX2" or "DEFAULT"."""
-        return {"avx512": "AVX512", "avx2": "AVX2"}.get(_core.bind_CPUInstructions(), "DEFAULT")
+        return {"amx": "AVX512", "avx512": "AVX512", "avx2": "AVX2"}.get(_core.bind_CPUInstructions(), "DEFAULT")
 
 
 cpu = _Processor("cpu")
