@@ -24,5 +24,5 @@ func BlasName() string {
 	return l.String()
 }
 
-// CPUInstructions names the newest instructions that kernels of CPU devices use: "avx512", "avx2" or "baseline".
+// CPUInstructions names the newest instructions that kernels of CPU devices use: "amx", "avx512", "avx2" or "baseline".
 func CPUInstructions() string { return gemm.Current().String() }
