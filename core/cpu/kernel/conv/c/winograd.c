@@ -8,9 +8,9 @@
 // line is a contiguous run, and both transforms are sums of such runs. A line has a position more than tiles, whose
 // result is not used.
 //
-// Sums of few terms keep the rounding error at that of a direct sum of all. The transforms subtract, so what is not
-// finite spreads. Then taps compute all anew.
-#include <math.h>
+// Sums of few terms keep the rounding error at that of a direct sum of all. A result reads no other elements than a
+// direct sum does. But the transforms subtract, so that infinities become NaN and large numbers overflow: if a result is
+// not finite, taps compute all anew.
 #include <stdatomic.h>
 
 #include "lattice.h"
@@ -22,12 +22,12 @@
 #define ceil_div plaitk_conv_ceil
 #define round_up plaitk_conv_round
 
-#define POSITIONS 128  // of a block, at most, where an image's line has fewer
-#define ROW_BLOCK 256  // rows that are summed from one transformed block of the input, at most
-#define CHUNKS 16      // chunks that repay larger blocks of rows
-#define CHAIN 16       // products that are summed before the sum is added to the rest
+#define POSITIONS 128              // of a block, at most, unless a single line has more
+#define ROW_BLOCK 256              // rows that are summed from one transformed block of the input, at most
+#define CHUNKS 16                  // blocks and groups from which rows are not split for the sake of threads
+#define CHAIN 16                   // products that are summed before the sum is added to the rest
 #define SHARED_ELEMENTS (8 << 20)  // of the transformed input that blocks of rows share, at most
-#define PART_ELEMENTS (64 << 10)  // of the transformed input that a chunk writes for others, at least
+#define PART_ELEMENTS (64 << 10)   // of the transformed input that a chunk writes for others, at least
 
 typedef struct {
   const plaitk_conv_micro *micro;
