@@ -1,17 +1,20 @@
 """Workers of loaders that are processes."""
 
+import itertools
 import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import plait
 import pytest
 from plait.utils import data
+from plait.utils.data import _process
 
 
 class Mixed(data.Dataset):
@@ -192,6 +195,36 @@ def test_dead_workers_are_replaced():
     with pytest.raises(RuntimeError, match="was killed by SIGKILL"):
         list(loader)
     assert [b[0].tolist() for b in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10]]
+
+
+def test_messages_to_the_dead_reach_nobody_else():
+    """A message that is sent while its socket is closed does not go to the next socket with the same number."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    context = multiprocessing.get_context("spawn")
+
+    def send(link, closed):
+        while not closed.is_set():
+            link.send("for the dead")
+
+    try:
+        for _ in range(100):
+            here, there = context.Pipe()
+            there.close()
+            link, closed, pipes = _process._Link(0, None, here), threading.Event(), []
+            threads = [threading.Thread(target=send, args=(link, closed)) for _ in range(2)]
+            threads.append(threading.Thread(target=lambda new=pipes: new.extend(context.Pipe() for _ in range(50))))
+            for t in threads:
+                t.start()
+            link.close()
+            closed.set()
+            for t in threads:
+                t.join()
+            assert not any(end.poll() for ends in pipes for end in ends)
+            for end in itertools.chain.from_iterable(pipes):
+                end.close()
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_what_cannot_be():

@@ -125,7 +125,19 @@ class _Link:
         self.freed: deque[int] = deque()
         self.began = self.stopped = False
         self.failed: BaseException | None = None
-        self._lock = threading.Lock()
+        self._lock, self._sending = threading.Lock(), threading.Lock()
+
+    def send(self, message: Any) -> None:
+        """Sends a message, unless the process is gone: the thread that receives says why."""
+        with self._sending, contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def close(self) -> None:
+        """Closes the socket. A message that is being sent fails."""
+        with contextlib.suppress(OSError), socket.fromfd(self.connection.fileno(), socket.AF_UNIX, 0) as s:
+            s.shutdown(socket.SHUT_RDWR)
+        with self._sending:  # or it would be sent to the next file with this number
+            self.connection.close()
 
     def fail(self, error: BaseException) -> None:
         """Gives all shares, and those to come, an error."""
@@ -140,6 +152,11 @@ class _Link:
             self.shares[share.number] = share
             if self.failed is not None:
                 share.results.put((Died, self.failed))
+
+    def numbers(self) -> list[int]:
+        """Returns the numbers of the shares that are in use."""
+        with self._lock:
+            return list(self.shares.keys())
 
     def why_ended(self) -> BaseException:
         """Returns the error of a worker that has ended by itself."""
@@ -243,15 +260,13 @@ def _send(link: _Link, tasks: queue.SimpleQueue[Any], _end: weakref.ref[ProcessW
     while isinstance(task := tasks.get(), tuple):
         share, what = task
         known.add(share.number)
-        dropped = known.difference(list(link.shares.keys()))
+        dropped = known.difference(link.numbers())
         known -= dropped
         freed = [link.freed.popleft() for _ in range(len(link.freed))]
-        with contextlib.suppress(OSError):  # the thread that receives says why
-            link.connection.send((share.number, what, freed, dropped))
+        link.send((share.number, what, freed, dropped))
         del task, share
     link.stopped = True
-    with contextlib.suppress(OSError):
-        link.connection.send(None)
+    link.send(None)
 
 
 def _receive(link: _Link, mode: int, rank: Rank | None) -> None:
@@ -298,7 +313,7 @@ def _receive(link: _Link, mode: int, rank: Rank | None) -> None:
     except BaseException as failed:  # before its first request
         link.fail(failed)
         link.process.join(GRACE)
-    link.connection.close()
+    link.close()
 
 
 def _received(connection: Any, *which: int) -> np.ndarray:
