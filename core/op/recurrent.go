@@ -16,7 +16,8 @@ type RecurrentOptions struct {
 // LSTMLayer runs one layer of long short-term memory in one direction over x [t, n, in] from the states h0 and c0
 // [n, hidden], which may be nil for zeros. The weights are wih [4*hidden, in] and whh [4*hidden, hidden], with the gates
 // input, forget, cell and output in this order; the biases [4*hidden] may be nil. It returns the states of all steps, y
-// [t, n, hidden], and those after the last step. float16 and bfloat16 are computed in float32.
+// [t, n, hidden], and those after the last step. float16 and bfloat16 are computed in float32; on CPUs the states that
+// enter the next step are rounded to bfloat16, as the result is.
 //
 // Hochreiter, Schmidhuber: Long short-term memory, 1997; Gers, Schmidhuber, Cummins: Learning to forget, 2000.
 func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h, c *core.Tensor) {
@@ -36,9 +37,10 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 		case bhh != nil:
 			bias = Add(bih, bhh)
 		}
-		d := stepType(x.DType())
+		d := stateType(x)
 		gates := castTo(Linear(x, wih, bias), d)
-		y, cells := lstmSteps(gates, castTo(firstState(h0, x, whh), d), castTo(firstState(c0, x, whh), d), castTo(whh, d), o.Reverse)
+		cell := castTo(firstState(c0, x, whh), stepType(d))
+		y, cells := lstmSteps(gates, castTo(firstState(h0, x, whh), d), cell, castTo(whh, d), o.Reverse)
 		if y.Err() != nil {
 			return []*core.Tensor{y, y, y}
 		}
@@ -53,7 +55,7 @@ func LSTMLayer(x, h0, c0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (
 // may be nil for zeros. The weights are wih [3*hidden, in] and whh [3*hidden, hidden], with the gates reset, update and new
 // in this order; the biases [3*hidden] may be nil. The reset gate scales the recurrent part of the new gate, with its bias.
 // It returns the states of all steps, y [t, n, hidden], and the one after the last step. float16 and bfloat16 are computed
-// in float32.
+// as in [LSTMLayer].
 //
 // Cho et al.: Learning phrase representations using RNN encoder-decoder for statistical machine translation, 2014.
 func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h *core.Tensor) {
@@ -66,10 +68,10 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 		return op.fail(), op.fail()
 	}
 	out := op.scope(func() []*core.Tensor {
-		d := stepType(x.DType())
+		d := stateType(x)
 		bias := bhh
 		if bias != nil {
-			bias = castTo(bias, d)
+			bias = castTo(bias, stepType(d))
 		}
 		y := gruSteps(castTo(Linear(x, wih, bih), d), castTo(firstState(h0, x, whh), d), castTo(whh, d), bias, o.Reverse)
 		if y.Err() != nil {
@@ -112,7 +114,16 @@ func (op *opContext) recurrent(gates int, x, h0, c0, wih, whh, bih, bhh *core.Te
 	}
 }
 
-// stepType returns the dtype in which the steps of layers on d are computed.
+// stateType returns the dtype of the states of a layer on x, and of its gates and recurrent weights: that in which steps
+// are computed, or bfloat16, which the kernels of CPUs read and write.
+func stateType(x *core.Tensor) core.DType {
+	if x.DType() == core.BFloat16 && x.Device().Kind() == "cpu" {
+		return core.BFloat16
+	}
+	return stepType(x.DType())
+}
+
+// stepType returns the dtype in which the steps of layers on d are computed, and which their cells have.
 func stepType(d core.DType) core.DType {
 	if d.IsComplex() {
 		return d
@@ -155,7 +166,7 @@ func (op *opContext) gateValues(gates *core.Tensor, hidden int) *core.Tensor {
 	if !op.grad {
 		shape = shape[1:]
 	}
-	return op.temp(gates.DType(), shape...)
+	return op.temp(stepType(gates.DType()), shape...)
 }
 
 // lstmSteps runs an LSTM whose input's part of the gates is given; it returns states and cells [t, n, hidden].
@@ -170,7 +181,7 @@ func lstmSteps(gates, h0, c0, w *core.Tensor, reverse bool) (y, c *core.Tensor) 
 	x, h, s := op.dense(gates), op.dense(h0), op.dense(c0)
 	hidden := w.Size(1)
 	shape := []int{gates.Size(0), gates.Size(1), hidden}
-	y, c = op.out(gates.DType(), shape), op.out(gates.DType(), shape)
+	y, c = op.out(gates.DType(), shape), op.out(c0.DType(), shape)
 	acts := op.gateValues(gates, hidden)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -251,7 +262,7 @@ func lstmDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	h, s, dy, dc := op.dense(h0), op.dense(c0), op.dense(ctx.GradAt(0)), op.dense(ctx.GradAt(2))
-	dx, carry := op.out(acts.DType(), acts.Shape()), op.out(acts.DType(), h0.Shape())
+	dx, carry := op.out(y.DType(), acts.Shape()), op.out(c0.DType(), h0.Shape())
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return
@@ -288,7 +299,7 @@ func gruDeriv(ctx *core.BackwardContext) {
 	}
 	h, dy := op.dense(h0), op.dense(ctx.GradAt(0))
 	shape := []int{y.Size(0), y.Size(1), w.Size(0)}
-	dx, carry, ds := op.out(acts.DType(), shape), op.out(acts.DType(), h0.Shape()), op.out(acts.DType(), shape)
+	dx, carry, ds := op.out(y.DType(), shape), op.out(acts.DType(), h0.Shape()), op.out(y.DType(), shape)
 	if op.err != nil {
 		ctx.Fail(op.err)
 		return
@@ -296,19 +307,20 @@ func gruDeriv(ctx *core.BackwardContext) {
 	call := op.call(contract.GRUStepsBackward).Out(dx).Out(carry).Out(ds).In(acts).In(y).In(h).In(w).In(dy).Bool(r.reverse)
 	call.Work *= recurrenceWork
 	op.launch(call)
-	r.setGRU(ctx, dx, ds, carry, h0, w, y)
+	r.setGRU(ctx, dx, ds, carry, h0, w, y, y.DType())
 }
 
-// setGRU sets the gradients of a GRU's inputs from those of its gates' parts and of the first state beside them.
-func (r recurrence) setGRU(ctx *core.BackwardContext, dx, ds, carry, h0, w, y *core.Tensor) {
-	ctx.Set(0, dx)
+// setGRU sets the gradients of a GRU's inputs, whose states are of dtype d, from those of its gates' parts and of the first
+// state beside them.
+func (r recurrence) setGRU(ctx *core.BackwardContext, dx, ds, carry, h0, w, y *core.Tensor, d core.DType) {
+	ctx.Set(0, castTo(dx, d))
 	if ctx.Needs(1) {
-		ctx.Set(1, Add(carry, product("matmul", r.firstGates(ds), w, plainForms[0])))
+		ctx.Set(1, castTo(Add(carry, product("matmul", r.firstGates(ds), w, plainForms[0])), d))
 	}
 	if ctx.Needs(2) {
-		ctx.Set(2, r.weightGrad(ds, h0, y))
+		ctx.Set(2, castTo(r.weightGrad(ds, h0, y), d))
 	}
 	if ctx.Needs(3) {
-		ctx.Set(3, sumTo(ds, ctx.InputShape(3)))
+		ctx.Set(3, castTo(sumTo(ds, ctx.InputShape(3)), carry.DType()))
 	}
 }

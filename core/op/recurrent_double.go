@@ -3,7 +3,8 @@ package op
 import "github.com/plait-ml/plait/core"
 
 // The derivatives of recurrent layers made of operations that can be differentiated again, step by step. They also take
-// gradients with respect to the values of the gates, which only such derivatives make.
+// gradients with respect to the values of the gates, which only such derivatives make. They compute in the dtype of
+// these values, also where the states are of bfloat16.
 
 // backwards calls step for every step from the one that ran last, with the one of states, given by step, before it.
 func (r recurrence) backwards(first *core.Tensor, states []*core.Tensor, step func(t int, before *core.Tensor)) {
@@ -21,12 +22,12 @@ func (r recurrence) backwards(first *core.Tensor, states []*core.Tensor, step fu
 	}
 }
 
-// stepGrads splits the gradient of an output by step; without one, all are nil.
-func stepGrads(g *core.Tensor, steps int) []*core.Tensor {
+// stepGrads splits the gradient of an output by step, and converts it to d; without one, all are nil.
+func stepGrads(g *core.Tensor, steps int, d core.DType) []*core.Tensor {
 	if g == nil {
 		return make([]*core.Tensor, steps)
 	}
-	return Unbind(g, 0)
+	return Unbind(castTo(g, d), 0)
 }
 
 // plus returns x + y, where either may be nil for zero.
@@ -55,9 +56,10 @@ func belowOne(x *core.Tensor) *core.Tensor { return Sub(core.Num(1), Mul(x, x)) 
 func slopeAt(x *core.Tensor) *core.Tensor { return Sub(x, Mul(x, x)) }
 
 func lstmDifferentiably(ctx *core.BackwardContext, r recurrence, h0, c0, w, y, acts, c *core.Tensor) {
-	steps := y.Size(0)
+	steps, d, state := y.Size(0), acts.DType(), y.DType()
+	h0, w, y = castTo(h0, d), castTo(w, d), castTo(y, d)
 	values, cells := Unbind(acts, 0), Unbind(c, 0)
-	dy, dacts, dcells := stepGrads(ctx.GradAt(0), steps), stepGrads(ctx.GradAt(1), steps), stepGrads(ctx.GradAt(2), steps)
+	dy, dacts, dcells := stepGrads(ctx.GradAt(0), steps, d), stepGrads(ctx.GradAt(1), steps, d), stepGrads(ctx.GradAt(2), steps, d)
 	zero := fullLike(h0, 0, h0.DType(), h0.Shape())
 	dx := make([]*core.Tensor, steps)
 	dh, carry := zero, zero
@@ -76,18 +78,19 @@ func lstmDifferentiably(ctx *core.BackwardContext, r recurrence, h0, c0, w, y, a
 		carry, dh = Mul(dc, forget), product("matmul", dx[t], w, plainForms[0])
 	})
 	all := Stack(dx, 0)
-	ctx.Set(0, all)
-	ctx.Set(1, dh)
+	ctx.Set(0, castTo(all, state))
+	ctx.Set(1, castTo(dh, state))
 	ctx.Set(2, carry)
 	if ctx.Needs(3) {
-		ctx.Set(3, r.weightGrad(all, h0, y))
+		ctx.Set(3, castTo(r.weightGrad(all, h0, y), state))
 	}
 }
 
 func gruDifferentiably(ctx *core.BackwardContext, r recurrence, h0, w, y, acts *core.Tensor) {
-	steps := y.Size(0)
+	steps, d, state := y.Size(0), acts.DType(), y.DType()
+	h0, w, y = castTo(h0, d), castTo(w, d), castTo(y, d)
 	values, states := Unbind(acts, 0), Unbind(y, 0)
-	dy, dacts := stepGrads(ctx.GradAt(0), steps), stepGrads(ctx.GradAt(1), steps)
+	dy, dacts := stepGrads(ctx.GradAt(0), steps, d), stepGrads(ctx.GradAt(1), steps, d)
 	dx, ds := make([]*core.Tensor, steps), make([]*core.Tensor, steps)
 	dh, carry := fullLike(h0, 0, h0.DType(), h0.Shape()), (*core.Tensor)(nil)
 	r.backwards(h0, states, func(t int, before *core.Tensor) {
@@ -102,5 +105,5 @@ func gruDifferentiably(ctx *core.BackwardContext, r recurrence, h0, w, y, acts *
 		carry = Mul(dh, update)
 		dh = Add(carry, product("matmul", ds[t], w, plainForms[0]))
 	})
-	r.setGRU(ctx, Stack(dx, 0), Stack(ds, 0), carry, h0, w, y)
+	r.setGRU(ctx, Stack(dx, 0), Stack(ds, 0), carry, h0, w, y, state)
 }

@@ -66,6 +66,17 @@ func TestResultsDoNotDependOnTheNumberOfThreads(t *testing.T) {
 			}
 			return in, out
 		},
+		"lstm_layer in bfloat16": func() (in, out []*core.Tensor) {
+			for _, n := range []int{70, 5} {
+				layer := []*core.Tensor{op.Randn(7, n, 30), op.Randn(n, 70), op.Randn(n, 70), op.Randn(280, 30), op.Randn(280, 70)}
+				for i, p := range layer {
+					layer[i] = op.To(op.Mul(p, core.Num(0.2)), core.BFloat16).Detach().SetRequiresGrad(true)
+				}
+				y, h, c := op.LSTMLayer(layer[0], layer[1], layer[2], layer[3], layer[4], nil, nil, op.RecurrentOptions{})
+				in, out = append(in, layer...), append(out, y, h, c)
+			}
+			return in, out
+		},
 		"gru_layer": func() (in, out []*core.Tensor) {
 			for _, n := range []int{20, 5} {
 				layer := []*core.Tensor{op.Randn(7, n, 30), op.Randn(n, 70), op.Randn(210, 30), op.Randn(210, 70)}

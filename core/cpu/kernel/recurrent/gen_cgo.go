@@ -3,7 +3,7 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xc9459751
+#cgo CFLAGS: -DPLAIT_HEADERS=0x88af9720
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run
 #cgo noescape plaitk_recurrent_scratch

@@ -7,6 +7,8 @@
 // Backward: Ins are acts, y, h0, the weights and dy, and for an LSTM c, c0 and dc. dy and dc are optional. Outs are dx, carry and, for a
 // GRU, ds.
 //
+// The states, their gates and the weights may be of bfloat16; acts, cells, biases and carry are then float32.
+//
 // The only integer attribute is 1 to run from the last step to the first. All operands but the weights are contiguous.
 package recurrent
 
@@ -72,11 +74,12 @@ func layer(c *core.Call, kind C.int32_t, y, w *core.Operand) C.struct_plaitk_rec
 }
 
 func run(ctx *kernel.Context, a *C.struct_plaitk_recurrent, backward C.int) error {
-	scratch, err := ctx.Scratch(int(C.plaitk_recurrent_scratch(a, backward)))
+	pool := (*C.plait_pool)(ctx.Pool)
+	scratch, err := ctx.Scratch(int(C.plaitk_recurrent_scratch(pool, a, backward)))
 	if err != nil {
 		return err
 	}
 	a.scratch = scratch
-	C.plaitk_recurrent_run((*C.plait_pool)(ctx.Pool), a, backward)
+	C.plaitk_recurrent_run(pool, a, backward)
 	return nil
 }

@@ -4,74 +4,169 @@
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_vmath.h"
 
-#define ROWS 8                     // sequences in a chunk
 #define MANY_ROWS 16               // batch size from which chunks are sequences, not features
-#define RESIDENT_BYTES (512 << 10) // size of weights up to which every thread may read all of them in each step
+#define CHUNK_ROWS 32              // most sequences in a chunk
+#define RESIDENT_BYTES (1 << 20)   // size of weights up to which every thread may read all of them in each step
 #define CHUNK_PRODUCTS (1 << 17)   // multiplications in a chunk of features
+#define TILE_PRODUCTS (1 << 19)    // the same by tile registers
 #define PACK_PRODUCTS 65536        // elements in a chunk of packing
 
 #define T float
+#define H float
+#define LOAD(v) (v)
+#define STORE(v) (v)
 #define FN(name) name##_f32
 #define SIGMOID(v) plait_vm_sigmoidf(v)
 #define TANH(v) plait_vm_tanhf(v)
 #include "cells.h"
 #define T double
+#define H double
+#define LOAD(v) (v)
+#define STORE(v) (v)
 #define FN(name) name##_f64
 #define SIGMOID(v) plait_vm_sigmoid(v)
 #define TANH(v) plait_vm_tanh(v)
 #include "cells.h"
+#define T float
+#define H uint16_t
+#define LOAD(v) plait_bf16_to_f32(v)
+#define STORE(v) plait_f32_to_bf16(v)
+#define FN(name) name##_bf16
+#define SIGMOID(v) plait_vm_sigmoidf(v)
+#define TANH(v) plait_vm_tanhf(v)
+#include "cells.h"
 
 struct job {
   const struct plaitk_recurrent *a;
-  int backward;
-  int64_t size, gates, products;  // products: number of matrices that the weights are packed into
+  int backward, tiles;            // tiles: the products are of bfloat16, by tile registers
+  int64_t size, wide, gates;      // bytes of an element of the states, and of the sums
+  int64_t products;               // number of matrices that the weights are packed into
   plaitk_gemm_panels panels[4];   // forward: one for each gate; backward: one for all
+  int64_t panel_bytes;
+  const char *w;                  // the weights as they are packed, with these strides
+  int64_t w_row, w_col;
+  char *wide_w;                   // a copy of the weights in float32, where bfloat16 has no tiles
   char *sums;                     // [n, products, count * panel]
+  char *lefts;                    // of each chunk, the left-hand side of its product, if that is not a tensor
   void *zeros;                    // [3, hidden]
+  int64_t left_bytes, bytes;      // bytes of a left-hand side, and of all scratch
+  int64_t rows;                   // in a chunk of sequences, or 0 if chunks are features
   int64_t pack_panels, chunk_panels, round;
 };
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static struct job job_of(const struct plaitk_recurrent *a, int backward) {
-  struct job j = {.a = a, .backward = backward, .size = a->dtype == PLAIT_F64 ? 8 : 4};
+static int64_t left_bytes(const struct job *j, int64_t rows) {
+  if (j->size == j->wide) return 0;
+  return j->tiles ? plaitk_gemm_tiles_bytes(rows, j->panels[0].k) : round_up(rows * j->panels[0].k * j->wide, 64);
+}
+
+// Gives out scratch, aligned to 64 bytes.
+static char *take(struct job *j, int64_t bytes) {
+  char *data = j->a->scratch == NULL ? NULL : (char *)j->a->scratch + j->bytes;
+  j->bytes += round_up(bytes, 64);
+  return data;
+}
+
+static struct job job_of(plait_pool *pool, const struct plaitk_recurrent *a, int backward) {
+  struct job j = {.a = a, .backward = backward, .w = a->w, .w_row = a->w_row, .w_col = a->w_col};
+  j.size = a->dtype == PLAIT_F64 ? 8 : a->dtype == PLAIT_F32 ? 4 : 2;
+  j.wide = max64(4, j.size);
+  j.tiles = a->dtype == PLAIT_BF16 && plaitk_gemm_has_tiles(PLAIT_BF16);
   j.gates = a->kind == RECURRENT_LSTM ? 4 : 3;
   j.products = backward ? 1 : j.gates;
-  char *data = a->scratch;
   for (int64_t g = 0; g < j.products; g++) {
     plaitk_gemm_panels *p = &j.panels[g];
-    *p = plaitk_gemm_panels_of(a->dtype, backward ? j.gates * a->hidden : a->hidden, a->hidden);
-    p->data = data;
-    data += p->count * p->panel * p->k * j.size;
+    int64_t k = backward ? j.gates * a->hidden : a->hidden;
+    if (j.tiles) {
+      *p = (plaitk_gemm_panels){.k = k, .n = a->hidden, .panel = PLAITK_GEMM_TILE};
+      p->count = ceil_div(p->n, p->panel);
+    } else {
+      *p = plaitk_gemm_panels_of(a->dtype == PLAIT_F64 ? PLAIT_F64 : PLAIT_F32, k, a->hidden);
+    }
+    j.panel_bytes = j.tiles ? plaitk_gemm_tiles_bytes(p->panel, k) : p->panel * k * j.wide;
+    p->data = take(&j, p->count * j.panel_bytes);
   }
-  j.sums = data;
-  j.zeros = data + a->n * j.products * j.panels[0].count * j.panels[0].panel * j.size;
+  const plaitk_gemm_panels *p = &j.panels[0];
+  int64_t panel_products = p->panel * p->k * j.products;
+  j.pack_panels = max64(1, PACK_PRODUCTS / (p->panel * p->k));
+  j.sums = take(&j, a->n * j.products * p->count * p->panel * j.wide);
+  j.zeros = take(&j, 3 * a->hidden * j.wide);
+  if (j.size < j.wide && !j.tiles) j.wide_w = take(&j, j.gates * a->hidden * a->hidden * j.wide);
+  int64_t chunks;
+  if (a->n >= MANY_ROWS && p->count * j.products * j.panel_bytes <= RESIDENT_BYTES) {
+    int64_t threads = plait_pool_threads(pool);
+    j.rows = ceil_div(a->n, round_up(ceil_div(a->n, CHUNK_ROWS), threads));
+    chunks = ceil_div(a->n, j.rows);
+  } else {
+    int64_t most = (j.tiles ? TILE_PRODUCTS : CHUNK_PRODUCTS) / (panel_products * a->n);
+    j.chunk_panels = min64(p->count, max64(1, most));
+    chunks = ceil_div(p->count, j.chunk_panels);
+  }
+  j.left_bytes = left_bytes(&j, j.rows > 0 ? j.rows : a->n);
+  j.lefts = take(&j, chunks * j.left_bytes);
   return j;
 }
 
-int64_t plaitk_recurrent_scratch(const struct plaitk_recurrent *a, int backward) {
-  struct job j = job_of(a, backward);
-  int64_t columns = j.panels[0].count * j.panels[0].panel;
-  return (columns * j.products * (j.panels[0].k + a->n) + 3 * a->hidden) * j.size;
+int64_t plaitk_recurrent_scratch(plait_pool *pool, const struct plaitk_recurrent *a, int backward) {
+  return a->n == 0 || a->hidden == 0 ? 0 : job_of(pool, a, backward).bytes;
+}
+
+PLAIT_CLONES static void widen(float *to, const uint16_t *from, int64_t n, int64_t step) {
+  for (int64_t i = 0; i < n; i++) to[i] = plait_bf16_to_f32(from[i * step]);
+}
+
+static void widen_chunk(void *arg, int64_t row) {
+  const struct job *j = arg;
+  int64_t h = j->a->hidden;
+  widen((float *)j->wide_w + row * h, (const uint16_t *)j->a->w + row * j->a->w_row, h, j->a->w_col);
 }
 
 static void pack_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
-  const struct plaitk_recurrent *a = j->a;
   int64_t per = ceil_div(j->panels[0].count, j->pack_panels), g = chunk / per, first = chunk % per * j->pack_panels;
-  int64_t last = min64(first + j->pack_panels, j->panels[0].count);
-  if (j->backward) {
-    plaitk_gemm_pack(&j->panels[0], a->w, a->w_row, a->w_col, first, last);
+  const plaitk_gemm_panels *p = &j->panels[g];
+  int64_t last = min64(first + j->pack_panels, p->count), element = j->tiles ? j->size : j->wide;
+  const char *b = j->w + g * j->a->hidden * j->w_row * element;
+  int64_t b_row = j->backward ? j->w_row : j->w_col, b_col = j->backward ? j->w_col : j->w_row;
+  if (j->tiles) {
+    int64_t column = first * p->panel;
+    plaitk_gemm_tiles_b((char *)p->data + first * j->panel_bytes, (const uint16_t *)b + column * b_col,
+                        min64(last * p->panel, p->n) - column, b_col, p->k, b_row);
   } else {
-    plaitk_gemm_pack(&j->panels[g], (const char *)a->w + g * a->hidden * a->w_row * j->size, a->w_col, a->w_row, first,
-                     last);
+    plaitk_gemm_pack(p, b, b_row, b_col, first, last);
   }
 }
 
-// Runs step `round`, counted in the order of execution, for some rows and panels.
-static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1, int64_t first, int64_t last) {
+// Multiplies `rows` rows of the left-hand side by the weights, for some panels. `own` is the chunk's memory.
+static void multiply(const struct job *j, const char *left, int64_t rows, int64_t first, int64_t last, char *own,
+                     char *to) {
+  const plaitk_gemm_panels *p = j->panels;
+  int64_t gate = p->count * p->panel, row = j->products * gate;
+  if (j->tiles) {
+    plaitk_gemm_tiles_a(own, (const uint16_t *)left, rows, p->k, p->k, 1);
+    int64_t column = first * p->panel, columns = min64(last * p->panel, p->n) - column;
+    for (int64_t g = 0; g < j->products; g++) {
+      plaitk_gemm_by_tiles(rows, columns, p->k, own, (const char *)p[g].data + first * j->panel_bytes,
+                           (float *)to + g * gate + column, row, 0);
+    }
+    return;
+  }
+  if (j->size < j->wide) {
+    widen((float *)own, (const uint16_t *)left, rows * p->k, 1);
+    left = own;
+  }
+  for (int64_t g = 0; g < j->products; g++) {
+    plaitk_gemm_by_panels(&p[g], rows, left, p->k, first, last, to + g * gate * j->wide, row);
+  }
+}
+
+// Runs step `round`, counted in the order of execution, for some rows and panels: a chunk's.
+static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1, int64_t first, int64_t last,
+                     int64_t chunk) {
   const struct plaitk_recurrent *a = j->a;
   int64_t time = j->backward ? a->steps - 1 - round : round;
   int64_t step = a->reverse ? a->steps - 1 - time : time, next = a->reverse ? step - 1 : step + 1;
@@ -86,15 +181,11 @@ static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1,
   } else if (round > 0) {
     left = (const char *)(a->kind == RECURRENT_GRU ? a->ds : a->dx) + next * a->n * width * j->size;
   }
-  for (int64_t g = 0; g < j->products; g++) {
-    char *to = j->sums + (r0 * row + g * gate) * j->size;
-    if (left != NULL) {
-      plaitk_gemm_by_panels(&j->panels[g], r1 - r0, left + r0 * width * j->size, width, first, last, to, row);
-    } else {
-      for (int64_t r = 0; r < r1 - r0; r++) {
-        memset(to + (r * row + j0) * j->size, 0, (size_t)((last - first) * j->panels[0].panel * j->size));
-      }
-    }
+  char *to = j->sums + r0 * row * j->wide;
+  if (left != NULL) {
+    multiply(j, left + r0 * width * j->size, r1 - r0, first, last, j->lefts + chunk * j->left_bytes, to);
+  } else {  // of a backward pass, which has one product
+    for (int64_t r = 0; r < r1 - r0; r++) memset(to + (r * row + j0) * j->wide, 0, (size_t)((j1 - j0) * j->wide));
   }
 #define CELL(suffix)                                                                   \
   if (a->kind == RECURRENT_LSTM && !j->backward) {                                     \
@@ -106,39 +197,42 @@ static void run_step(const struct job *j, int64_t round, int64_t r0, int64_t r1,
   } else {                                                                             \
     gru_grad_##suffix(a, step, prev, r0, r1, j0, j1, j->sums, row, j->zeros);          \
   }
-  if (j->size == 8) {
+  if (a->dtype == PLAIT_F64) {
     CELL(f64)
-  } else {
+  } else if (a->dtype == PLAIT_F32) {
     CELL(f32)
+  } else {
+    CELL(bf16)
   }
 #undef CELL
 }
 
 static void rows_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
-  int64_t r0 = chunk * ROWS, r1 = min64(r0 + ROWS, j->a->n);
-  for (int64_t t = 0; t < j->a->steps; t++) run_step(j, t, r0, r1, 0, j->panels[0].count);
+  int64_t r0 = chunk * j->rows, r1 = min64(r0 + j->rows, j->a->n);
+  for (int64_t t = 0; t < j->a->steps; t++) run_step(j, t, r0, r1, 0, j->panels[0].count, chunk);
 }
 
 static void features_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   int64_t first = chunk * j->chunk_panels;
-  run_step(j, j->round, 0, j->a->n, first, min64(first + j->chunk_panels, j->panels[0].count));
+  run_step(j, j->round, 0, j->a->n, first, min64(first + j->chunk_panels, j->panels[0].count), chunk);
 }
 
 void plaitk_recurrent_run(plait_pool *pool, const struct plaitk_recurrent *a, int backward) {
   if (a->n == 0 || a->hidden == 0 || a->steps == 0) return;
-  struct job j = job_of(a, backward);
-  const plaitk_gemm_panels *p = &j.panels[0];
-  memset(j.zeros, 0, (size_t)(3 * a->hidden * j.size));
-  if (backward) memset(a->carry, 0, (size_t)(a->n * a->hidden * j.size));
-  int64_t panel_products = p->panel * p->k;
-  j.pack_panels = max64(1, PACK_PRODUCTS / panel_products);
-  plait_parallel(pool, j.products * ceil_div(p->count, j.pack_panels), pack_chunk, &j);
-  if (a->n >= MANY_ROWS && j.gates * a->hidden * a->hidden * j.size <= RESIDENT_BYTES) {
-    plait_parallel(pool, ceil_div(a->n, ROWS), rows_chunk, &j);
+  struct job j = job_of(pool, a, backward);
+  int64_t count = j.panels[0].count;
+  memset(j.zeros, 0, (size_t)(3 * a->hidden * j.wide));
+  if (backward) memset(a->carry, 0, (size_t)(a->n * a->hidden * j.wide));
+  if (j.wide_w != NULL) {
+    plait_parallel(pool, j.gates * a->hidden, widen_chunk, &j);
+    j.w = j.wide_w, j.w_row = a->hidden, j.w_col = 1;
+  }
+  plait_parallel(pool, j.products * ceil_div(count, j.pack_panels), pack_chunk, &j);
+  if (j.rows > 0) {
+    plait_parallel(pool, ceil_div(a->n, j.rows), rows_chunk, &j);
     return;
   }
-  j.chunk_panels = min64(p->count, max64(1, CHUNK_PRODUCTS / (panel_products * j.products * a->n)));
-  for (; j.round < a->steps; j.round++) plait_parallel(pool, ceil_div(p->count, j.chunk_panels), features_chunk, &j);
+  for (; j.round < a->steps; j.round++) plait_parallel(pool, ceil_div(count, j.chunk_panels), features_chunk, &j);
 }

@@ -12,7 +12,8 @@
 
 enum { RECURRENT_LSTM = 0, RECURRENT_GRU = 1 };
 
-// Tensors are contiguous and of one dtype, PLAIT_F32 or PLAIT_F64. A step has the values of all sequences.
+// Tensors are contiguous. A step has the values of all sequences. dtype, PLAIT_BF16, PLAIT_F32 or PLAIT_F64, is that of
+// the weights, x, h0, y and their gradients; the others are float32 for PLAIT_BF16.
 struct plaitk_recurrent {
   int32_t kind, dtype, reverse;
   int64_t steps, n, hidden;
@@ -30,7 +31,7 @@ struct plaitk_recurrent {
   void *scratch;               // plaitk_recurrent_scratch bytes
 };
 
-int64_t plaitk_recurrent_scratch(const struct plaitk_recurrent *a, int backward);
+int64_t plaitk_recurrent_scratch(plait_pool *pool, const struct plaitk_recurrent *a, int backward);
 void plaitk_recurrent_run(plait_pool *pool, const struct plaitk_recurrent *a, int backward);
 
 #endif
