@@ -304,3 +304,41 @@ func TestComplexConvolutions(t *testing.T) {
 	}
 	require.ErrorContains(t, op.Conv2d(complexes(1, 4, 5, 6), op.Ones(4, 4, 3, 3), nil, op.ConvOptions{}).Err(), "one dtype")
 }
+
+// TestInterleavedOperands checks operands whose elements lie in turn in memory, as the parts of complex numbers do, and which
+// kernels read and write together, in every dtype and with short and long rows.
+func TestInterleavedOperands(t *testing.T) {
+	for _, d := range []core.DType{core.Bool, core.Uint8, core.Int16, core.Int32, core.Int64, core.Float16, core.Float32, core.Float64, core.Complex64} {
+		for _, cols := range []int{1, 7, 33, 3000} {
+			core.Tidy(func() {
+				core.ManualSeed(3)
+				x := op.To(op.Randint(-9, 9, 3, 2, 2*cols), d)
+				if d.IsComplex() {
+					x = op.Complex(op.Randn(3, 2, 2*cols), op.Randn(3, 2, 2*cols))
+				}
+				for _, whole := range []*core.Tensor{x, op.Transpose(x, 0, 1), op.Narrow(x, 0, 1, 2)} {
+					a, b := op.Slice(whole, 2, 0, 2*cols, 2), op.Slice(whole, 2, 1, 2*cols, 2)
+					require.True(t, same(t, op.Mul(op.Contiguous(a), op.Contiguous(b)), op.Mul(a, b)), "%v %v", d, whole.Strides())
+					require.True(t, same(t, op.Mul(op.Contiguous(b), op.Contiguous(a)), op.Mul(b, a)), "%v %v, swapped", d, whole.Strides())
+					if d == core.Bool { // as which kernels compute it
+						require.True(t, same(t, op.LogicalAnd(op.Contiguous(a), op.Contiguous(b)), op.LogicalAnd(a, b)))
+					}
+				}
+				held := op.Clone(x)
+				a, b := op.Slice(held, 2, 0, 2*cols, 2), op.Slice(held, 2, 1, 2*cols, 2)
+				want := op.Mul(op.Contiguous(a), op.Contiguous(b))
+				require.NoError(t, op.MulInPlace(a, b).Err())
+				for got, want := range map[*core.Tensor]*core.Tensor{a: want, b: op.Slice(x, 2, 1, 2*cols, 2)} {
+					require.True(t, same(t, want, got), "%v in place", d)
+				}
+			})
+		}
+	}
+}
+
+// same reports whether two tensors have the same shape and elements.
+func same(t *testing.T, x, y *core.Tensor) bool {
+	v, err := core.Values[bool](op.Equal(x, y))
+	require.NoError(t, err)
+	return v[0]
+}

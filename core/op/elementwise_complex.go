@@ -12,12 +12,13 @@ import (
 // A complexForm is what an elementwise operation does with complex numbers. Its kernel takes the real and imaginary parts of the inputs,
 // and writes those of the result.
 type complexForm struct {
-	kernel *expr.Kernel
-	ids    [3]core.KernelID
-	grads  []*gradient
-	widens bool // whether derivatives take real inputs as complex numbers
-	uses   []variant
-	deriv  func(grad, x *core.Tensor) *core.Tensor // replaces the derivative of grads, for a function that is not holomorphic
+	kernel   *expr.Kernel
+	ids      [3]core.KernelID
+	partwise bool // whether it does with each part what the operation does with a real number
+	grads    []*gradient
+	widens   bool // whether derivatives take real inputs as complex numbers
+	uses     []variant
+	deriv    func(grad, x *core.Tensor) *core.Tensor // replaces the derivative of grads, for a function that is not holomorphic
 }
 
 // overComplex adds what the operation does with complex numbers. The body is a program over the parts of the inputs: those of x are xr and
@@ -62,6 +63,12 @@ func (e *Elementwise) overComplex(body string, grads ...string) *Elementwise {
 	return e
 }
 
+// overParts is overComplex for an operation that does with each part what it does with a real number.
+func (e *Elementwise) overParts(body string) *Elementwise {
+	e.overComplex(body).complex.partwise = true
+	return e
+}
+
 // derivedBy sets the derivative over complex numbers of an operation on one tensor that is not holomorphic.
 func (e *Elementwise) derivedBy(deriv func(grad, x *core.Tensor) *core.Tensor) {
 	f := e.complex
@@ -98,6 +105,14 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
+	if f.partwise && !slices.ContainsFunc(in, func(x *core.Tensor) bool { return x.IsNumber() || x.DType() != d }) && len(shape) < core.MaxDims {
+		c := op.call(e.ids[computeType(d.Part())]).Out(op.own(bothParts(op.mode, out)))
+		for _, x := range in {
+			c.In(op.own(bothParts(op.mode, x)))
+		}
+		op.launch(c.Float(attrs...))
+		return e.doneComplex(op, attrs, in, out)
+	}
 	c := op.call(f.ids[computeType(d.Part())])
 	if result.IsComplex() {
 		c.Out(op.own(half(op.mode, out, 0))).Out(op.own(half(op.mode, out, 1)))
@@ -119,8 +134,13 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 	}
 	c.Float(attrs...)
 	op.launch(c)
+	return e.doneComplex(op, attrs, in, out)
+}
+
+// doneComplex returns the result of operands of which one is complex, and records how it came about.
+func (e *Elementwise) doneComplex(op *opContext, attrs []float64, in []*core.Tensor, out *core.Tensor) *core.Tensor {
 	if op.grad {
-		if n := e.recordAs(op, f.grads, f.uses, elementwiseComplexDeriv, attrs, in, in, out); n != nil {
+		if n := e.recordAs(op, e.complex.grads, e.complex.uses, elementwiseComplexDeriv, attrs, in, in, out); n != nil {
 			op.attach(n, out)
 		}
 	}
@@ -160,6 +180,12 @@ func numberParts(n *core.Tensor) (re, im *core.Tensor) {
 // half returns a tensor over the real parts of z, or for i = 1 over the imaginary ones, that has no place in the graph.
 func half(m core.Mode, z *core.Tensor, i int) *core.Tensor {
 	return core.WrapTensor(m, z.Storage(), z.DType().Part(), z.Shape(), partStrides(z), 2*z.Offset()+i)
+}
+
+// bothParts returns a tensor over the parts of z, which are its last dimension, that has no place in the graph.
+func bothParts(m core.Mode, z *core.Tensor) *core.Tensor {
+	shape := append(slices.Clone(z.Shape()), 2)
+	return core.WrapTensor(m, z.Storage(), z.DType().Part(), shape, append(partStrides(z), 1), 2*z.Offset())
 }
 
 // partStrides returns the strides of the real parts of z, in real numbers.

@@ -69,6 +69,9 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 	if dx > 1 && dy > 1 {
 		return op.product(x, y, plainForms[0])
 	}
+	if dx == 1 && dy == 1 && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return Sum(Mul(x, y), nil, false) })
+	}
 	return op.compose(func() *core.Tensor { return vectorProduct(x, y) })
 }
 

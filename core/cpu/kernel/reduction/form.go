@@ -27,6 +27,10 @@ const (
 	blockElems     = 4096
 	batch          = 256
 
+	// vector is the width of a row that fills vectors, and fewRows the number of wider rows that are worth their states.
+	vector  = 16
+	fewRows = 16
+
 	// minWork is the number of additions in a chunk, at least.
 	minWork = 1 << 16
 	// enough is a number of chunks that is sufficient to keep all cores of a machine busy. More are only made at no
@@ -101,9 +105,10 @@ func (f *form) plan(work int, ordered, twice bool) {
 	if f.gather {
 		limit = maxWidthGather
 	}
-	// Narrow rows that are adjacent in memory are read as one wide row.
+	// Narrow rows that are adjacent in memory are read as one wide row. The states of its parts are merged at the end, so
+	// that short columns are not worth the widest one.
 	if !f.gather && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
-		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size {
+		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size && (f.fold*2*k.Size <= vector || f.fold*2*fewRows <= r.Size) {
 			f.fold *= 2
 		}
 	}

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include <string.h>
+
 #include "../../../include/plait_stream.h"
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
@@ -135,6 +137,13 @@ static bool is_streamed(const plan *p, const lane *out, int64_t count) {
   return true;
 }
 
+// Reports whether two lanes, both inputs or both outputs, are the parts of complex numbers that follow each other.
+static bool is_pair(const plan *p, const lane *a, const lane *b) {
+  if (a->scalar || b->scalar || a->convert != NULL || b->convert != NULL || a->dtype != b->dtype) return false;
+  if (a->col != 2 || a->size < 4) return false;
+  return b->data == a->data + a->size && memcmp(a->stride, b->stride, (size_t)p->ndim * sizeof a->stride[0]) == 0;
+}
+
 // Splits the two innermost dimensions into blocks and decides which operands go through scratch.
 static void plan_blocks(plan *p, int64_t count) {
   bool tiles = move_row_dim(p), scratch = false, gaps = false;
@@ -155,6 +164,10 @@ static void plan_blocks(plan *p, int64_t count) {
     gaps |= gap && !l->packed;
     if (l->size > widest) widest = l->size;
     if (l->type_size > widest) widest = l->type_size;
+  }
+  for (int k = 0; k < p->n; k++) {
+    bool second = k > 0 && p->lane[k - 1].paired;
+    p->lane[k].paired = !second && k + 1 != p->nin && k + 1 < p->n && is_pair(p, &p->lane[k], &p->lane[k + 1]);
   }
   int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
   if (tiles) {

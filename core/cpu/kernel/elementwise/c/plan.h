@@ -20,6 +20,7 @@ typedef struct {
   int dtype, type;                 // dtypes in memory and in the loop
   int size, type_size;             // bytes of an element in memory and in the loop
   bool scalar, packed, streamed;
+  bool paired;             // this lane and the next are the real and the imaginary parts of complex numbers
   plaitk_convert convert;  // conversion between memory and scratch; NULL where dtype == type
 } lane;
 

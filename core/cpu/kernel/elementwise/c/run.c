@@ -21,6 +21,33 @@ static void scatter(const lane *l, char *dst, const void *block, int64_t rows, i
   plaitk_copying_plane(size, dst, block, &p);
 }
 
+#define PARTS(size, T)                                                                                     \
+  PLAIT_CLONES static void split_##size(T *restrict re, T *restrict im, const T *restrict from, int64_t n) { \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) re[i] = from[2 * i], im[i] = from[2 * i + 1];      \
+  }                                                                                                        \
+  PLAIT_CLONES static void join_##size(T *restrict to, const T *restrict re, const T *restrict im, int64_t n) { \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) to[2 * i] = re[i], to[2 * i + 1] = im[i];          \
+  }
+PARTS(4, uint32_t)
+PARTS(8, uint64_t)
+
+// Copies both parts of the complex numbers of a block between the operands' memory and contiguous memory.
+static void load_pair(const lane *l, char *re, char *im, const char *src, int64_t rows, int64_t cols) {
+  if (l->row == 2 * cols) cols *= rows, rows = 1;
+  for (int64_t r = 0; r < rows; r++, src += l->row * l->size, re += cols * l->size, im += cols * l->size) {
+    if (l->size == 4) split_4((void *)re, (void *)im, (const void *)src, cols);
+    else split_8((void *)re, (void *)im, (const void *)src, cols);
+  }
+}
+
+static void store_pair(const lane *l, char *dst, const char *re, const char *im, int64_t rows, int64_t cols) {
+  if (l->row == 2 * cols) cols *= rows, rows = 1;
+  for (int64_t r = 0; r < rows; r++, dst += l->row * l->size, re += cols * l->size, im += cols * l->size) {
+    if (l->size == 4) join_4((void *)dst, (const void *)re, (const void *)im, cols);
+    else join_8((void *)dst, (const void *)re, (const void *)im, cols);
+  }
+}
+
 static void fill_scalar(const lane *l, void *scratch, int64_t n) {
   const int64_t size = l->type_size;
   float f = (float)l->value.f;
@@ -104,7 +131,12 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
     step[k] = l->packed ? cols * l->type_size : l->row * l->size;
     if (k >= p->nin || !l->packed || l->scalar) continue;
     if (held[k].src == memory[k] && held[k].rows == rows && held[k].cols == cols) continue;
-    load(l, scratch[k], raw, memory[k], rows, cols);
+    if (l->paired) {
+      load_pair(l, scratch[k], scratch[k + 1], memory[k], rows, cols);
+      held[k + 1] = (content){c->data[k + 1] + (memory[k] - c->data[k]), rows, cols};
+    } else {
+      load(l, scratch[k], raw, memory[k], rows, cols);
+    }
     held[k] = (content){memory[k], rows, cols};
   }
   bool parts = p->streamed;
@@ -121,7 +153,12 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
   }
   for (int k = p->nin; k < p->n; k++) {
     const lane *l = &p->lane[k];
-    if (l->packed) store(l, memory[k], raw, scratch[k], rows, cols);
+    if (l->paired) {
+      store_pair(l, memory[k], scratch[k], scratch[k + 1], rows, cols);
+      k++;
+    } else if (l->packed) {
+      store(l, memory[k], raw, scratch[k], rows, cols);
+    }
   }
   return status;
 }

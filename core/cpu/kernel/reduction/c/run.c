@@ -170,7 +170,7 @@ static void unfold(const struct plaitk_reduction *r, struct state s, int64_t wid
       if (index[i] >= 0) index[i] = index[i] * r->fold + i / width;
     }
   }
-  for (int64_t f = 1; f < r->fold; f++) plaitk_reduction_merge(r, s, state_at(s, f * width), width);
+  for (int64_t f = r->fold / 2; f > 0; f /= 2) plaitk_reduction_merge(r, s, state_at(s, f * width), f * width);
 }
 
 static void cols_chunk(void *arg, int64_t chunk) {
