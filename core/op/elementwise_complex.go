@@ -66,6 +66,7 @@ func (e *Elementwise) overComplex(body string, grads ...string) *Elementwise {
 // overParts is overComplex for an operation that does with each part what it does with a real number.
 func (e *Elementwise) overParts(body string) *Elementwise {
 	e.overComplex(body).complex.partwise = true
+	core.DeclarePairs(core.Linear, e.ids[:]...)
 	return e
 }
 
@@ -106,9 +107,9 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 		return op.fail()
 	}
 	if f.partwise && !slices.ContainsFunc(in, func(x *core.Tensor) bool { return x.IsNumber() || x.DType() != d }) && len(shape) < core.MaxDims {
-		c := op.call(e.ids[computeType(d.Part())]).Out(op.own(bothParts(op.mode, out)))
+		c := op.call(e.ids[computeType(d.Part())]).Out(out)
 		for _, x := range in {
-			c.In(op.own(bothParts(op.mode, x)))
+			c.In(x)
 		}
 		op.launch(c.Float(attrs...))
 		return e.doneComplex(op, attrs, in, out)
@@ -180,12 +181,6 @@ func numberParts(n *core.Tensor) (re, im *core.Tensor) {
 // half returns a tensor over the real parts of z, or for i = 1 over the imaginary ones, that has no place in the graph.
 func half(m core.Mode, z *core.Tensor, i int) *core.Tensor {
 	return core.WrapTensor(m, z.Storage(), z.DType().Part(), z.Shape(), partStrides(z), 2*z.Offset()+i)
-}
-
-// bothParts returns a tensor over the parts of z, which are its last dimension, that has no place in the graph.
-func bothParts(m core.Mode, z *core.Tensor) *core.Tensor {
-	shape := append(slices.Clone(z.Shape()), 2)
-	return core.WrapTensor(m, z.Storage(), z.DType().Part(), shape, append(partStrides(z), 1), 2*z.Offset())
 }
 
 // partStrides returns the strides of the real parts of z, in real numbers.

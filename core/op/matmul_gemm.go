@@ -84,8 +84,13 @@ func (op *opContext) productShape(x, y *core.Tensor, f productForm) []int {
 	return shape
 }
 
-// multiply launches the kernel: out = alpha * x @ y + beta * out + bias. With change, out holds a value.
+// multiply launches the kernel: out = alpha * x @ y + beta * out + bias. With change, out holds a value. Of complex matrices out is
+// contiguous, and there is no bias.
 func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta float64, change bool) {
+	if x.DType().IsComplex() {
+		op.multiplyComplex(out, x, y, f, beta, change)
+		return
+	}
 	_, _, k, _ := f.size(x, y)
 	c := op.call(contract.MatMul).Out(out).In(x).In(y)
 	if bias != nil {
@@ -119,9 +124,6 @@ func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
 
 // product is the rest of the function product, for an op that has checked that x and y are stacks of matrices of one dtype.
 func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
-	if op.err == nil && x.DType().IsComplex() {
-		return op.compose(func() *core.Tensor { return complexProduct(op.name, x, y, f) })
-	}
 	out := op.out2(x, op.productShape(x, y, f))
 	if op.err != nil {
 		return op.fail()
@@ -136,23 +138,57 @@ func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
 	return op.done(out)
 }
 
-// complexProduct is product for complex matrices: one product of real matrices. A row of x in memory is the row of its real and imaginary
-// parts in turn. Below each row of y it needs i times the row, so that the products of the parts add up to those of y's rows in memory.
-func complexProduct(name string, x, y *core.Tensor, f productForm) *core.Tensor {
+// multiplyComplex is multiply for complex matrices, as one product of real matrices. A row of x in memory is the row of its
+// real and imaginary parts in turn. Below each row of y it needs i times the row, so that the products of the parts add up to those of y's
+// rows in memory.
+func (op *opContext) multiplyComplex(out, x, y *core.Tensor, f productForm, beta float64, change bool) {
 	if f.ta {
-		x = Transpose(x, -1, -2)
+		x = op.own(swapped(op.mode, x))
 	}
 	if f.tb {
-		y = Transpose(y, -1, -2)
+		y = op.own(swapped(op.mode, y))
 	}
-	if kx, ky := x.Size(-1), y.Size(-2); kx != ky {
-		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "inner dimensions differ, got %s", shapes(x, y)))
+	part, dims := y.DType().Part(), y.Dim()
+	shape := slices.Clone(y.Shape())
+	shape[dims-2], shape[dims-1] = 2*shape[dims-2], 2*shape[dims-1]
+	left, right := op.dense(x), op.temp(part, shape...)
+	if op.err != nil {
+		return
 	}
-	left := Flatten(ViewAsReal(Contiguous(x)), -2, -1)
-	turned := Complex(Neg(Imag(y)), Real(y))
-	right := Flatten(Flatten(ViewAsReal(Stack([]*core.Tensor{y, turned}, -2)), -2, -1), -3, -2)
-	z := product(name, left, right, productForm{alpha: f.alpha})
-	return ViewAsComplex(paired(Unflatten(z, -1, y.Size(-1), 2)))
+	strides := slices.Clone(right.Strides()) // of every second row, in complex numbers
+	for d := range strides {
+		strides[d] /= 2
+	}
+	strides[dims-2], strides[dims-1] = shape[dims-1], 1
+	row := func(i int) *core.Tensor {
+		return op.own(core.WrapTensor(op.mode, right.Storage(), y.DType(), y.Shape(), strides, (right.Offset()+i*shape[dims-1])/2))
+	}
+	op.launch(op.call(contract.Copy).Out(row(0)).In(y))
+	c := op.call(turnOp.complex.ids[computeType(part)])
+	for i := range 2 {
+		c.Out(op.own(half(op.mode, row(1), i)))
+	}
+	for i := range 2 {
+		c.In(op.own(half(op.mode, y, i)))
+	}
+	op.launch(c)
+	op.multiply(op.own(flatParts(op.mode, out)), op.own(flatParts(op.mode, left)), right, nil, productForm{alpha: f.alpha}, beta, change)
+}
+
+// swapped returns t with its last two dimensions transposed, without a place in the graph.
+func swapped(m core.Mode, t *core.Tensor) *core.Tensor {
+	shape, strides := slices.Clone(t.Shape()), slices.Clone(t.Strides())
+	slices.Reverse(shape[len(shape)-2:])
+	slices.Reverse(strides[len(strides)-2:])
+	return core.WrapTensor(m, t.Storage(), t.DType(), shape, strides, t.Offset())
+}
+
+// flatParts returns a tensor over the parts of the contiguous z, of which each row has twice as many, without a place in the graph.
+func flatParts(m core.Mode, z *core.Tensor) *core.Tensor {
+	shape, strides := slices.Clone(z.Shape()), partStrides(z)
+	shape[len(shape)-1] *= 2
+	strides[len(strides)-1] = 1
+	return core.WrapTensor(m, z.Storage(), z.DType().Part(), shape, strides, 2*z.Offset())
 }
 
 // out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.
@@ -183,11 +219,18 @@ func productDeriv(ctx *core.BackwardContext) {
 // setFactorGrads sets the gradients of inputs first and first+1 of a node, the factors of a product that it saved with
 // saveFactors, from that of the product.
 func setFactorGrads(ctx *core.BackwardContext, first int, g *core.Tensor, f productForm) {
+	factor := func(i int) *core.Tensor {
+		t := ctx.Saved(i)
+		if t.Err() != nil || !t.DType().IsComplex() {
+			return t
+		}
+		return Conj(t)
+	}
 	if ctx.Needs(first) {
-		setProduct(ctx, first, leftGrad(g, ctx.Saved(1), f))
+		setProduct(ctx, first, leftGrad(g, factor(1), f))
 	}
 	if ctx.Needs(first + 1) {
-		setProduct(ctx, first+1, rightGrad(g, ctx.Saved(0), f, ctx.InputShape(first+1)))
+		setProduct(ctx, first+1, rightGrad(g, factor(0), f, ctx.InputShape(first+1)))
 	}
 }
 
@@ -221,7 +264,7 @@ func rightGrad(g, x *core.Tensor, f productForm, shape []int) factors {
 // arrived takes the product up, where it may be overwritten; the bits are then not always those of an addition, since the depth of
 // a product is summed in parts.
 func setProduct(ctx *core.BackwardContext, i int, p factors) {
-	if old, alone := ctx.Arrived(i); alone {
+	if old, alone := ctx.Arrived(i); alone && (!old.DType().IsComplex() || old.Contiguous()) {
 		op := begin("matmul").with(p.x, p.y, old)
 		op.matrices(p.x, p.y)
 		if shape := op.productShape(p.x, p.y, p.form); op.err == nil && slices.Equal(shape, old.Shape()) {

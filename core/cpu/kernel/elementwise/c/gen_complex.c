@@ -121,7 +121,39 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_complex[9] = {
+// -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = -xi_;
+    out1[i] = xr_;
+  }
+  return 0;
+}
+
+// -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = -xi_;
+    out1[i] = xr_;
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_complex[14] = {
     {angle_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {angle_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {angle_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -131,4 +163,9 @@ const plaitk_elementwise_kernel plaitk_elementwise_complex[9] = {
     {conj_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
     {conj_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {conj_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {conj_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {conj_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {conj_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {turn_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {turn_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };
