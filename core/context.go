@@ -224,11 +224,8 @@ func (c *Context) SetWaiter(w Waiter) { c.shared.waiter.Store(&w) }
 // WaitOn waits for e, for at most d if d is not negative, and reports whether e is done. The caller must do nothing but wait until e is
 // done; it may do so in several calls. So ranks that wait for each other are found, and e fails.
 func WaitOn(e Event, d time.Duration) bool {
-	if e.Done() {
-		return true
-	}
 	if w := CurrentContext().shared.waiter.Load(); w != nil {
-		return (*w).Wait(e, d)
+		return e.Done() || (*w).Wait(e, d)
 	}
 	if d < 0 {
 		e.Wait()

@@ -94,6 +94,9 @@ func (s *stream) Demand(n uint64) {
 	s.request(n)
 }
 
+// Help implements [backend.Runner]. It does nothing: the calls are the device's work.
+func (s *stream) Help(uint64) {}
+
 // dropCuts removes the cuts up to call number sent.
 func (s *stream) dropCuts(sent uint64) {
 	if first := s.firstCut.Load(); first == 0 || first > sent {

@@ -17,7 +17,13 @@ type Event struct {
 func (e Event) Number() uint64 { return e.number }
 
 // Done implements [core.Event].
-func (e Event) Done() bool { return e.stream.Done.Load() >= e.number }
+func (e Event) Done() bool {
+	if e.stream.Done.Load() >= e.number {
+		return true
+	}
+	e.stream.begin()
+	return false
+}
 
 // Wait implements [core.Event].
 func (e Event) Wait() { e.stream.Finish(e.number) }

@@ -14,6 +14,8 @@ const (
 	queueSize = 1024
 	// nearlyFullSize leaves slots for all calls of one operation, for hosts that must not block.
 	nearlyFullSize = queueSize - 256
+	// maxDeferred is the number of calls that do not wake the worker, at most.
+	maxDeferred = 8
 )
 
 // A Runner runs the calls of a stream.
@@ -24,6 +26,8 @@ type Runner interface {
 	Work()
 	// Demand says that somebody waits for call n.
 	Demand(n uint64)
+	// Help may run queued calls up to n on the caller's thread, which waits for it: see [Options].Defer.
+	Help(n uint64)
 }
 
 // A Stream is an in-order queue of calls. Calls are numbered from 1. Tail is the last one launched, Done the last one that has ended.
@@ -40,6 +44,7 @@ type Stream struct {
 	unit   int // of size classes
 	runner Runner
 	inline int
+	defers int
 	sync   bool
 	taken  *atomic.Uint64
 	spin   time.Duration
@@ -50,6 +55,7 @@ type Stream struct {
 	Errors     FirstError
 	closed     atomic.Bool
 	nearlyFull atomic.Bool // set above nearlyFullSize calls, cleared at half of queueSize
+	deferred   atomic.Bool // the worker was not woken for the last calls
 	waiters    atomic.Int32
 	doneMu     sync.Mutex
 	doneCv     sync.Cond
@@ -62,6 +68,8 @@ type Stream struct {
 	mu      sync.Mutex   // held in Launch
 	pending []core.Event // events of other streams that the next call must wait for
 	working bool         // the worker goroutine exists
+	// The calls since the stream was idle, while the worker is not woken for them.
+	leftWork, leftCalls int
 
 	// Written by the worker.
 	_    CacheLine
@@ -82,6 +90,7 @@ type Options struct {
 	Unit   int // of size classes
 	Runner Runner
 	Inline int            // largest Work, in elements, that an idle stream runs on the caller's thread; -1 for none
+	Defer  int            // largest Work of calls that do not wake the worker of an idle stream; 0 if the Runner does not help
 	Sync   bool           // wait for each call
 	Taken  *atomic.Uint64 // last call that has left the queue; nil means Done
 	Spin   time.Duration  // how long workers and waiters spin before they sleep; 0 means 20 microseconds
@@ -90,7 +99,7 @@ type Options struct {
 // Open initialises s, which self embeds.
 func (s *Stream) Open(self core.Stream, o Options) {
 	s.self, s.device, s.base, s.rank, s.memory, s.unit = self, o.Device, o.Base, o.Rank, o.Memory, o.Unit
-	s.runner, s.inline, s.sync, s.taken = o.Runner, o.Inline, o.Sync, o.Taken
+	s.runner, s.inline, s.defers, s.sync, s.taken = o.Runner, o.Inline, o.Defer, o.Sync, o.Taken
 	if s.taken == nil {
 		s.taken = &s.Done
 	}
@@ -207,18 +216,37 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 		s.calls.Put(c)
 		return t
 	}
+	left := s.leave(t, c)
 	s.enqueue(t, c)
 	wait := s.sync || c.Shared() || s.closed.Load()
+	s.deferred.Store(left)
 	s.Tail.Store(t)
 	if t-s.taken.Load() > nearlyFullSize && s.nearlyFull.CompareAndSwap(false, true) {
 		core.AddNearlyFullQueues(1)
 	}
 	s.mu.Unlock()
-	s.Rouse()
+	if !left {
+		s.Rouse()
+	}
 	if wait {
 		core.WithoutForeignLock(func() { s.Finish(t) })
 	}
 	return t
+}
+
+// leave reports whether call t does not wake the worker. A few calls that found the stream idle are often awaited at once, and to wake the
+// worker, and then the one who waits, may take longer than they do. So they are left to the one who waits; whoever asks whether they are done,
+// and the next call that is not left as well, wakes the worker. The stream is locked.
+func (s *Stream) leave(t uint64, c *core.Call) bool {
+	if s.Done.Load() == t-1 {
+		s.leftWork, s.leftCalls = 0, 0
+	} else if !s.deferred.Load() {
+		return false
+	}
+	s.leftWork += c.Work
+	s.leftCalls++
+	few := s.leftWork <= s.defers && s.leftCalls <= maxDeferred
+	return few && c.Fn == nil && c.Mark == nil && len(c.Waits()) == 0 && !s.closed.Load()
 }
 
 // enqueue stores call t in its free slot. The stream is locked.

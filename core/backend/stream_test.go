@@ -43,6 +43,7 @@ type counter struct {
 func (s *counter) Upload(core.Memory, int, []byte)   {}
 func (s *counter) Download([]byte, core.Memory, int) {}
 func (s *counter) Demand(uint64)                     {}
+func (s *counter) Help(uint64)                       {}
 func (s *counter) RunHere(*core.Call)                {}
 
 func (s *counter) Work() {

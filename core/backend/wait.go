@@ -22,9 +22,26 @@ func (s *Stream) Awaited() bool { return s.waiters.Load() > 0 }
 
 // Finish blocks until call n is done.
 func (s *Stream) Finish(n uint64) {
-	if s.Done.Load() < n {
+	if !s.help(n) {
 		s.runner.Demand(n)
 		s.Until(&s.Done, n)
+	}
+}
+
+// help runs the calls up to n for which the worker was not woken, and reports whether n is done.
+func (s *Stream) help(n uint64) bool {
+	if s.Done.Load() < n && s.deferred.Load() && s.deferred.Swap(false) {
+		if s.runner.Help(n); s.Done.Load() < s.Tail.Load() {
+			s.Rouse()
+		}
+	}
+	return s.Done.Load() >= n
+}
+
+// begin wakes the worker if it was not woken for the last calls.
+func (s *Stream) begin() {
+	if s.deferred.Load() && s.deferred.Swap(false) {
+		s.Rouse()
 	}
 }
 
@@ -50,7 +67,7 @@ func (s *Stream) Until(number *atomic.Uint64, n uint64) {
 
 // FinishFor is [Stream.Finish] with the timeout d. It reports whether call n is done.
 func (s *Stream) FinishFor(n uint64, d time.Duration) bool {
-	if s.Done.Load() >= n {
+	if s.help(n) {
 		return true
 	}
 	s.runner.Demand(n)

@@ -127,7 +127,7 @@ func (d *Device) EmptyCache() {
 		s := b.Self().(*stream)
 		s.Cache.Empty(s.Done.Load())
 		s.inlineContext.Trim()
-		s.workerContext.Trim()
+		s.queuedContext.Trim()
 	}
 }
 

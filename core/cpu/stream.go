@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"sync"
 	"time"
 	"unsafe"
 
@@ -13,19 +14,23 @@ import (
 // call.
 const inlineWork = 16 << 10
 
-// A stream runs calls on one goroutine, and small calls on the callers' threads.
+// deferredWork is the largest Work that does not wake the worker of an idle stream: below a millisecond.
+const deferredWork = 1 << 20
+
+// A stream runs calls on one goroutine, and on the callers' threads small ones and those for which they wait.
 type stream struct {
 	backend.Stream
 	device        *Device
-	inlineContext kernel.Context // for calls on the callers' threads
-	workerContext kernel.Context // for the worker's calls
+	inlineContext kernel.Context // for small calls on the callers' threads
+	turn          sync.Mutex     // held by the one who runs a queued call
+	queuedContext kernel.Context // for queued calls
 }
 
 func newStream(d *Device, rank int) *stream {
 	s := &stream{device: d}
-	s.inlineContext.Memory, s.workerContext.Memory = workspace{s}, workspace{s}
+	s.inlineContext.Memory, s.queuedContext.Memory = workspace{s}, workspace{s}
 	s.Open(s, backend.Options{
-		Device: d, Base: d.Device, Rank: rank, Memory: d, Unit: unit, Runner: s, Inline: inlineWork, Sync: machine.sync,
+		Device: d, Base: d.Device, Rank: rank, Memory: d, Unit: unit, Runner: s, Inline: inlineWork, Defer: deferredWork, Sync: machine.sync,
 	})
 	return s
 }
@@ -41,38 +46,61 @@ func (s *stream) RunHere(c *core.Call) {
 	}
 }
 
+// Help implements [backend.Runner]. While the worker is about to wake up, the caller, which would sleep, is at work. It leaves to the worker
+// what may wait for others.
+func (s *stream) Help(n uint64) {
+	for s.Done.Load() < n && s.turn.TryLock() {
+		c, at := s.First()
+		ours := c != nil && c.Fn == nil && c.Mark == nil && len(c.Waits()) == 0
+		if ours {
+			s.runQueued(c, at)
+		}
+		s.turn.Unlock()
+		if !ours {
+			return
+		}
+	}
+}
+
 // Work implements [backend.Runner].
 func (s *stream) Work() {
-	ctx := &s.workerContext
 	queued := func() bool {
 		c, _ := s.First()
 		return c != nil
 	}
 	for {
+		s.turn.Lock()
 		c, n := s.First()
-		if c == nil {
-			if s.Spin(queued) {
-				continue
-			}
-			if s.Closed() {
-				ctx.FreeScratch()
-			}
-			if s.Ended() {
-				return
-			}
-			s.Sleep()
+		if c != nil {
+			s.runQueued(c, n)
+			s.turn.Unlock()
 			continue
 		}
-		if err := s.waitFor(c, n); err != nil {
-			c.Cancel(err)
-		} else {
-			ctx.Pool = s.device.pool.Load().Ptr()
-			s.run(ctx, c)
+		if s.Closed() {
+			s.queuedContext.FreeScratch()
 		}
-		c.Clear()
-		s.Done.Store(n)
-		s.Took()
+		s.turn.Unlock()
+		if s.Spin(queued) {
+			continue
+		}
+		if s.Ended() {
+			return
+		}
+		s.Sleep()
 	}
+}
+
+// runQueued runs call n, the first of the queue. The caller has the turn.
+func (s *stream) runQueued(c *core.Call, n uint64) {
+	if err := s.waitFor(c, n); err != nil {
+		c.Cancel(err)
+	} else {
+		s.queuedContext.Pool = s.device.pool.Load().Ptr()
+		s.run(&s.queuedContext, c)
+	}
+	c.Clear()
+	s.Done.Store(n)
+	s.Took()
 }
 
 // waitFor waits for the events of other streams that call n needs. It returns an error if the call was cancelled.

@@ -286,6 +286,78 @@ func TestManyGoroutinesShareAStream(t *testing.T) {
 	require.Equal(t, start, coretest.Settle(t, device(t)))
 }
 
+// A few calls of an idle stream do not wake its worker: whoever waits for them, in any way, sees them done.
+func TestCallsThatWakeNobodyAreDone(t *testing.T) {
+	d := device(t)
+	x := op.Ones(large)
+	defer x.Release()
+	other := d.NewStream(1)
+	defer other.Close()
+	ways := map[string]func(y *core.Tensor, e core.Event){
+		"read":  func(*core.Tensor, core.Event) {},
+		"wait":  func(_ *core.Tensor, e core.Event) { e.Wait() },
+		"limit": func(_ *core.Tensor, e core.Event) { require.True(t, e.WaitFor(time.Minute)) },
+		"poll":  func(_ *core.Tensor, e core.Event) { require.Eventually(t, e.Done, time.Minute, time.Millisecond) },
+		"stream": func(_ *core.Tensor, e core.Event) {
+			other.Wait(e)
+			other.Record().Wait()
+			require.NoError(t, other.Synchronize())
+		},
+		"sleep": func(*core.Tensor, core.Event) { time.Sleep(time.Millisecond) },
+	}
+	for name, wait := range ways {
+		for _, calls := range []int{1, 3, 20} {
+			for range 50 {
+				core.Tidy(func() {
+					require.NoError(t, d.Synchronize())
+					y := op.Add(x, core.Num(1))
+					for range calls - 1 {
+						y = op.Add(y, core.Num(1))
+					}
+					wait(y, y.Storage().Stream().Record())
+					v, err := core.Values[float32](y)
+					require.NoError(t, err)
+					require.Equal(t, float32(calls+1), v[0], name)
+					require.Equal(t, float32(calls+1), v[large-1], name)
+				})
+			}
+		}
+	}
+}
+
+// Threads that wait for their own calls run those of the others before them, while the worker may do so too.
+func TestThreadsThatWaitTakeTurns(t *testing.T) {
+	const threads, rounds = 6, 300
+	sums := make([]*core.Tensor, threads)
+	var wg sync.WaitGroup
+	for i := range threads {
+		sums[i] = op.Zeros(large / 4)
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			one := core.Num(1)
+			for r := range rounds {
+				op.AddInPlace(sums[i], one)
+				switch (r + i) % 4 {
+				case 0:
+					_ = sums[i].Wait()
+				case 1:
+					sums[i].Storage().Stream().Record().WaitFor(time.Microsecond)
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	for _, s := range sums {
+		v, err := core.Values[float32](s)
+		require.NoError(t, err)
+		for _, e := range v {
+			require.Equal(t, float32(rounds), e)
+		}
+		s.Release()
+	}
+}
+
 func TestSeveralDevicesShareTheThreads(t *testing.T) {
 	require.ErrorContains(t, cpu.SetNumThreads(0), "at least 1")
 	old := cpu.NumThreads()
