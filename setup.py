@@ -232,7 +232,18 @@ def link(work: Path, target: Path) -> None:
 
 
 class Wheel(bdist_wheel):
-    """Names the oldest libc that the wheel runs with, where that is glibc."""
+    """Names the oldest libc that the wheel runs with, where that is glibc, and puts in what the module is made of."""
+
+    def write_wheelfile(self, wheelfile_base: str, *args: str) -> None:
+        """Writes the file WHEEL, and beside it the list of what is linked in, where PEP 770 has it."""
+        super().write_wheelfile(wheelfile_base, *args)
+        # Of a package that is installed in place nothing is built yet.
+        if Path(wheelfile_base).parent != Path(self.bdist_dir):
+            return
+        folder = Path(wheelfile_base) / "sboms"
+        folder.mkdir(exist_ok=True)
+        contents = run(sys.executable, ROOT / "internal/release/sbom.py", "--linked", cwd=ROOT)
+        (folder / "plait.cdx.json").write_text(contents, "utf-8")
 
     def get_tag(self) -> tuple[str, str, str]:
         """Returns the tags of the Python version, its binary interface, and the platform."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -168,10 +169,22 @@ def test_contents_name_every_module(monkeypatch: pytest.MonkeyPatch) -> None:
     references = [c["bom-ref"] for c in document["components"]]
     assert len(references) == len(set(references))
     assert all(c["version"] and c["licenses"][0]["expression"] for c in document["components"])
+    inside = sbom["document"](plait.__version__, None, packages=False)
+    assert inside["components"] == [c for c in document["components"] if c["name"] not in sbom["REQUIRED"]]
+    assert "timestamp" not in inside["metadata"]
     with pytest.raises(SystemExit, match=r"does not name example\.com/new, which is linked in"):
         sbom["linked"]({"example.com/new": "v1.0.0"}, linked())
     with pytest.raises(SystemExit, match="names go, which is not linked in"):
         sbom["linked"]({}, linked())
+
+
+def test_clang_names_the_gcc_whose_libgcc_it_links(tmp_path: Path) -> None:
+    clang = tmp_path / "clang"
+    clang.write_text(
+        f"#!{shutil.which('sh')}\n[ $1 != -dumpfullversion ] && echo /usr/lib/gcc/x86_64-linux-gnu/12/libgcc.a\n"
+    )
+    clang.chmod(0o755)
+    assert script("sbom")["libgcc"](str(clang)) == "12"
 
 
 def test_a_package_that_is_not_built_says_so(tmp_path: Path) -> None:
@@ -253,6 +266,12 @@ def only(folder: Path, pattern: str) -> Path:
     return path
 
 
+def contents(wheel: Path) -> dict[str, Any]:
+    """Returns what the wheel says is linked in."""
+    with zipfile.ZipFile(wheel) as f:
+        return json.loads(f.read(f"plait-{plait.__version__}.dist-info/sboms/plait.cdx.json"))
+
+
 def module(wheel: Path) -> bytes:
     with zipfile.ZipFile(wheel) as f:
         (name,) = [n for n in f.namelist() if n.endswith(".so")]
@@ -285,6 +304,18 @@ def test_release_leaves_all_that_is_needed(dist: Path) -> None:
     assert {n.removeprefix(inside) for n in names if n.startswith(inside)} == licences
     ours = [p.relative_to(ROOT / "python") for p in (ROOT / "python/plait").rglob("*.py*") if p.suffix != ".pyc"]
     assert {p.as_posix() for p in ours} | {"plait/py.typed"} <= names
+    with zipfile.ZipFile(wheel) as f:
+        record = f"plait-{version}.dist-info/RECORD"
+        rows = [line.rsplit(",", 2) for line in f.read(record).decode().splitlines()]
+        digests = {n: base64.urlsafe_b64encode(hashlib.sha256(f.read(n)).digest()).rstrip(b"=").decode() for n in names}
+        sizes = {n: str(f.getinfo(n).file_size) for n in names}
+    assert {name: (digest, size) for name, digest, size in rows} == {
+        n: ("", "") if n == record else (f"sha256={digests[n]}", sizes[n]) for n in names
+    }
+    whole = json.loads((dist / f"plait-{version}.cdx.json").read_text("utf-8"))
+    linked_in = [c for c in whole["components"] if {"name": "plait:linked", "value": "statically"} in c["properties"]]
+    assert contents(wheel)["components"] == linked_in
+    assert contents(wheel)["metadata"] == whole["metadata"]
 
     assert source.stat().st_size < 10 << 20
     with tarfile.open(source) as f:
@@ -309,6 +340,7 @@ def test_releases_have_the_same_bytes_each_time(dist: Path, tmp_path: Path) -> N
     run(*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, dist / f"plait-{plait.__version__}.tar.gz", cwd=tmp_path)
     assert only(tmp_path, "*.whl").name == only(dist, "*.whl").name
     assert module(only(tmp_path, "*.whl")) == module(only(dist, "*.whl"))
+    assert contents(only(tmp_path, "*.whl"))["components"] == contents(only(dist, "*.whl"))["components"]
 
 
 @pytest.mark.slow

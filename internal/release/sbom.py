@@ -1,5 +1,7 @@
 """Prints what a release is made of, as a CycloneDX document: what is linked in, and which packages the wheel needs.
 
+With --linked it prints what is linked in alone: the wheel has that inside, and names the packages in its metadata.
+
 Modules and their versions are Go's; what no module names is in licences/linked.json, with the licence of everything. A
 module that is linked in and has no licence there is an error.
 """
@@ -10,6 +12,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import time
@@ -37,8 +40,16 @@ def versions() -> dict[str, str]:
     found["go"] = output("go", "env", "GOVERSION").strip().removeprefix("go")
     found[GOPY] = output("go", "list", "-m", "-f", "{{.Version}}", GOPY, cwd=ROOT / "internal/tools").strip()
     if sys.platform == "linux":
-        found["libgcc"] = output(os.environ.get("CC", "cc"), "-dumpfullversion").strip()
+        found["libgcc"] = libgcc(*shlex.split(os.environ.get("CC", "gcc")))
     return found
+
+
+def libgcc(*compiler: str) -> str:
+    """Returns the version of the compiler's libgcc. Clang has a GCC's, and knows no more than the folder says."""
+    try:
+        return output(*compiler, "-dumpfullversion").strip()
+    except subprocess.CalledProcessError:
+        return Path(output(*compiler, "--print-libgcc-file-name").strip()).parent.name
 
 
 def linked(versions: dict[str, str], table: list[dict[str, str]]) -> list[dict[str, Any]]:
@@ -95,10 +106,12 @@ def required() -> list[dict[str, Any]]:
     return components
 
 
-def document(version: str, epoch: int) -> dict[str, Any]:
-    """Returns the whole document; the same commit and tools give the same one."""
+def document(version: str, epoch: int | None, packages: bool = True) -> dict[str, Any]:
+    """Returns the document, the same one for the same commit and tools; an epoch is the time that it names."""
     table = json.loads((ROOT / "licences/linked.json").read_text("utf-8"))
-    components = sorted(linked(versions(), table) + required(), key=lambda c: c["bom-ref"])
+    if sys.platform != "linux":
+        table = [row for row in table if row["name"] != "libgcc"]
+    components = sorted(linked(versions(), table) + (required() if packages else []), key=lambda c: c["bom-ref"])
     plait = f"pkg:pypi/plait@{version}"
     main = {
         "type": "library",
@@ -108,11 +121,9 @@ def document(version: str, epoch: int) -> dict[str, Any]:
         "licenses": [{"expression": "Apache-2.0"}],
         "purl": plait,
     }
+    written = {} if epoch is None else {"timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch))}
     body = {
-        "metadata": {
-            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch)),
-            "component": main,
-        },
+        "metadata": {**written, "component": main},
         "components": components,
         "dependencies": [{"ref": plait, "dependsOn": [c["bom-ref"] for c in components]}],
     }
@@ -124,7 +135,8 @@ def document(version: str, epoch: int) -> dict[str, Any]:
 def main() -> None:
     """Prints the document of the version that the package has."""
     version = runpy.run_path(str(ROOT / "python/plait/_version.py"))["__version__"]
-    print(json.dumps(document(version, int(os.environ["SOURCE_DATE_EPOCH"])), indent=2))
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    print(json.dumps(document(version, int(epoch) if epoch else None, "--linked" not in sys.argv), indent=2))
 
 
 if __name__ == "__main__":
