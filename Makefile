@@ -26,7 +26,7 @@ SOFTWARE_GPU = GALLIVM_PERF=nopt LP_NATIVE_VECTOR_WIDTH=128 PLAIT_TEST_DRIVERS="
 # What the compiled module of the Python package is made of.
 SOURCES := $(shell find core gpu parallel capi setup.py pyproject.toml go.mod internal/tools -type f -not -name '*_test.go' -not -path '*/testdata/*')
 
-.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist release release-check publish docs docs-serve lint fmt clean
+.PHONY: help setup build extension generate test test-full test-gpu test-race test-python test-package fuzz train train-go bench library wheel sdist release release-check publish docs docs-serve test-docs lint fmt clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
@@ -77,7 +77,7 @@ test-python: extension  ## the tests of the Python package, its examples and its
 test-package: extension  ## wheel and source distribution, each installed into an empty environment
 	@PLAIT_BLAS= .venv/bin/python -m pytest -m slow
 
-test-full: setup lint test test-race test-package  ## all of these, every program for CUDA, and a minute of each fuzz target
+test-full: setup lint test-docs test test-race test-package  ## all of these, every program for CUDA, and a minute of each fuzz target
 	@env $(SOFTWARE_GPU) go test ./gpu -all -translate -timeout 4h
 	@go test ./parallel/process -all -timeout 1h
 	@internal/make/fuzz 60s
@@ -121,6 +121,9 @@ docs:  ## build the documentation site into build/site; a warning is an error
 
 docs-serve:  ## show the documentation site at http://127.0.0.1:8000, and build it again when a page changes
 	@internal/make/docs --serve
+
+test-docs:  ## build the documentation site and look at it in Chrome or Chromium: search, phones, light and dark; CHROME_BIN names one
+	@internal/make/test-docs
 
 lint: setup  ## gofmt, vet, staticcheck, C warnings as errors, ruff, mypy, the documentation site
 	@internal/make/lint

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,3 +89,20 @@ def test_figures_are_of_the_reports() -> None:
         for figure in re.findall(r"(?<!PyTorch )\b(\d+\.(\d+))( MB)?", figures):
             scale = 1e6 if figure[2] else 1
             assert any(round(m / scale, len(figure[1])) == float(figure[0]) for m in measured), (what, figure)
+
+
+@pytest.mark.parametrize("named", ["", "/dev/null"])
+def test_without_a_browser_the_site_is_not_tested(named: str, tmp_path: Path) -> None:
+    bash = shutil.which("bash") or ""
+    done = subprocess.run(
+        [bash, str(ROOT / "internal/make/browser")],
+        check=False,
+        env={"PATH": str(tmp_path), "CHROME_BIN": named},
+        capture_output=True,
+        text=True,
+    )
+    if not named and done.returncode == 0:
+        pytest.skip("the browser of macOS is not on the path")
+    said = "at CHROME_BIN=/dev/null; install" if named else "runs; install"
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert said in done.stderr

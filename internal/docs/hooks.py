@@ -77,7 +77,8 @@ def public(package: griffe.Module, module: str) -> tuple[list[tuple[str, griffe.
 
 def summary(target: griffe.Object) -> str:
     """Returns the first line of a docstring as the cell of a table."""
-    return target.docstring.value.splitlines()[0].replace("|", "\\|").replace("*", "\\*").replace("[", "\\[")
+    line = target.docstring.value.splitlines()[0].replace("|", "\\|")
+    return re.sub(r"(`[^`]*`)|([*\[])", lambda m: m[1] or f"\\{m[2]}", line)  # code shows a backslash
 
 
 def operations() -> dict[str, str]:
@@ -136,7 +137,7 @@ def on_files(files: Any, config: Any) -> Any:
             "",
             about,
             "",
-            "| | |",
+            "| name | what it is |",
             "| --- | --- |",
         ]
         below = []
