@@ -47,7 +47,9 @@ extension: setup .venv/extension  ## build the Python package in place, and make
 .venv/extension: .venv/ready $(SOURCES)
 	@echo "building the Python package"
 	@rm -f python/plait/_core.cpython-*.so # Python would prefer one that is named after its version
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@mkdir -p build
+	@.venv/bin/python -m pip install -v --disable-pip-version-check --no-build-isolation --no-deps --editable . 2>&1 \
+		| tee build/extension.log | sed -un 's/^ *plait: /  /p' || { cat build/extension.log >&2; exit 1; }
 	@touch $@
 
 generate: setup  ## write the generated files again

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
@@ -27,6 +28,15 @@ OLDEST = (3, 11)
 LIMITED = f"0x{OLDEST[0]:02x}{OLDEST[1]:02x}0000"
 # One set of flags everywhere keeps one build cache; those of the Makefile.
 GOFLAGS = "-trimpath -buildvcs=false -buildmode=pie"
+
+
+class Build(build):
+    """Checks the machine before anything is copied."""
+
+    def run(self) -> None:
+        """Runs the parts of the build."""
+        check()
+        super().run()
 
 
 class BuildGo(build_ext):
@@ -42,16 +52,27 @@ class BuildGo(build_ext):
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         name = ext.name.rpartition(".")[2]
+        compile_engine()
+        say("generating the bindings")
         generate(work, name.lstrip("_"))
+        say("compiling the bindings and linking")
         link(work, target)
+
+
+def say(line: str) -> None:
+    """Prints a stage of the build, which `pip install -v` and `make extension` show."""
+    print(f"plait: {line}", flush=True)
 
 
 def check() -> None:
     """Ends the build with one line that says what the machine lacks for it."""
     missing = []
-    if not shutil.which("go"):
+    compiler = os.environ.get("CC") or "gcc"
+    if shutil.which("go"):  # which may have been told of another compiler by `go env -w`
+        compiler = run("go", "env", "CC", cwd=ROOT).strip() or compiler
+    else:
         missing.append("Go")
-    compiler = shlex.split(os.environ.get("CC", "gcc"))[0]
+    compiler = shlex.split(compiler)[0]
     if not shutil.which(compiler):
         missing.append(f"a C compiler ({compiler})")
     header = Path(sysconfig.get_path("include")) / "Python.h"
@@ -64,16 +85,46 @@ def check() -> None:
         )
 
 
-def run(*command: str | Path, cwd: Path, **env: str) -> str:
-    """Runs a command with the project's Go flags and returns what it printed."""
+def environment(**env: str) -> dict[str, str]:
+    """Returns the environment of a command with the project's Go flags, and with `env`."""
     full = {**os.environ, "GOFLAGS": GOFLAGS, "CGO_ENABLED": "1", **env}
     full.pop("CGO_CFLAGS", None)
+    return full
+
+
+def run(*command: str | Path, cwd: Path, **env: str) -> str:
+    """Runs a command with the project's Go flags and returns what it printed."""
+    words, full = [str(c) for c in command], environment(**env)
     try:
-        done = subprocess.run([str(c) for c in command], cwd=cwd, env=full, check=True, capture_output=True, text=True)
+        done = subprocess.run(words, cwd=cwd, env=full, check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
-        line = shlex.join(str(c) for c in command)
-        raise SystemExit(f"plait: {line} failed:\n{error.stdout}\n{error.stderr}") from None
+        raise SystemExit(f"plait: {shlex.join(words)} failed:\n{error.stdout}\n{error.stderr}") from None
     return done.stdout
+
+
+def compile_engine() -> None:
+    """Compiles what will be linked, ahead of gopy: that compiles all C to look at its types, and keeps no objects."""
+    packages = [f"{MODULE}/capi", f"{MODULE}/capi/bind"]
+    pattern = "{{if and .Stale .CFiles}}{{.ImportPath}}{{end}}"
+    stale = set(run("go", "list", "-deps", "-f", pattern, *packages, cwd=ROOT).split())
+    if not stale:
+        return
+    say(f"compiling {len(stale)} packages of C")
+    # With -v, the go command names each package as it begins with it.
+    command = ["go", "build", "-v", *packages]
+    printed, begun = [], 0
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if (package := line.strip()) in stale:
+                begun += 1
+                say(f"{begun} of {len(stale)}: {package.removeprefix(MODULE + '/')}")
+            else:
+                printed.append(line)
+    if process.returncode:
+        raise SystemExit(f"plait: {shlex.join(command)} failed:\n{''.join(printed)}")
 
 
 def generate(work: Path, name: str) -> None:
@@ -260,6 +311,6 @@ class Wheel(bdist_wheel):
 
 setup(
     ext_modules=[Extension("plait._core", sources=[], py_limited_api=True)],
-    cmdclass={"build_ext": BuildGo, "bdist_wheel": Wheel},
+    cmdclass={"build": Build, "build_ext": BuildGo, "bdist_wheel": Wheel},
     options={"bdist_wheel": {"py_limited_api": f"cp{OLDEST[0]}{OLDEST[1]}"}},
 )

@@ -388,6 +388,7 @@ def test_a_build_without_tools_says_what_is_missing(dist: Path, tmp_path: Path) 
         "plait: a build from source needs Go, a C compiler (gcc), not found here; "
         "the wheel, which pip 20.3 and newer choose, needs none"
     )
+    assert not [line for line in lines if line.startswith("copying")]
 
 
 PROGRAM = """package main
