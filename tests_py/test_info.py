@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -15,6 +16,14 @@ def test_info():
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     for part in ("versions", "devices", "cpu:0", "threads", "matrix products", plait.__version__):
         assert part in text
+
+
+def test_info_says_why_there_is_no_gpu():
+    program = "import plait; from plait import info; print(info.collect()['devices'].get('gpu', ''))"
+    command = [sys.executable, "-c", program]
+    env = os.environ | {"PLAIT_GPU_DRIVER": "cuda", "CUDA_VISIBLE_DEVICES": ""}
+    text = subprocess.run(command, check=True, capture_output=True, text=True, env=env).stdout
+    assert text.startswith("there is no GPU: ")
 
 
 class Net(nn.Module):

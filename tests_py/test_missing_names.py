@@ -38,6 +38,7 @@ def test_every_name_of_pytorch_is_there_or_said_to_be_missing(coverage, area, ti
         ("plait.nn", "Liner", "Linear"), ("plait.nn.functional", "relue", "relu"), ("plait.func", "vmapp", "vmap"),
         ("plait.linalg", "choleski", "cholesky"), ("plait.nn.init", "xavier_unifor_", "xavier_uniform_"),
         ("plait", "tensr", "tensor"), ("plait.optim", "Adan", "Adam"), ("plait.cuda", "is_availabel", "is_available"),
+        ("plait.optim", "Adamw", "AdamW"), ("plait.nn", "linear", "Linear"), ("plait", "Tensr", "Tensor"),
     ],
 )  # fmt: skip
 def test_what_was_meant(owner, name, meant):
@@ -45,6 +46,13 @@ def test_what_was_meant(owner, name, meant):
         getattr(importlib.import_module(owner), name)
     shown = "".join(traceback.format_exception_only(caught.value))
     assert shown.lower().count("did you mean") == 1, shown
+
+
+def test_nothing_is_guessed_of_what_is_hardly_alike():
+    with pytest.raises(AttributeError, match=r"plait has no attribute 'foo'$"):
+        plait.foo
+    with pytest.raises(AttributeError, match=r"plait has no attribute 'xyz'$"):
+        plait.xyz
 
 
 def test_what_was_meant_of_a_tensor():

@@ -11,6 +11,7 @@ import numpy as np
 
 from plait import _core
 from plait._device import device_count, device_of, open_device
+from plait._errors import ArgumentError, DeviceError
 from plait._version import __version__
 
 _SETTINGS = "PLAIT_"
@@ -25,6 +26,10 @@ def collect() -> dict[str, dict[str, Any]]:
             name, driver = _core.bind_DeviceDescription(number), _core.bind_DeviceDriver(number)
             held = f"{_bytes(_core.bind_MemoryReserved(number))} held"
             devices[str(device_of(number))] = ", ".join(filter(None, [name, driver, held]))
+    try:
+        open_device("gpu:0")
+    except (DeviceError, ArgumentError) as error:
+        devices["gpu"] = str(error).removeprefix("device: ")
     return {
         "versions": {
             "plait": __version__,

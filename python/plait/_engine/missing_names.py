@@ -19,8 +19,19 @@ class UnknownNameError(AttributeError):
 
     def __str__(self) -> str:
         text = super().__str__()
-        like = difflib.get_close_matches(self.name or "", [n for n in dir(self._owner) if n[0] != "_"], 1)
-        return f"{text}; did you mean {like[0]!r}?" if like and self._owner is not None else text
+        like = _alike(self.name or "", self._owner)
+        return f"{text}; did you mean {like!r}?" if like else text
+
+
+def _alike(name: str, owner: Any) -> str:
+    """Returns the name of a module or class that was perhaps meant; what differs only in case comes first."""
+    if owner is None:
+        return ""
+    # Of a short name, another one with half as many letters again is not a slip.
+    names = [n for n in dir(owner) if n[0] != "_" and abs(len(n) - len(name)) * 4 <= max(len(n), len(name))]
+    found = difflib.get_close_matches(name.lower(), {n.lower() for n in names}, 1, 0.75)
+    spelled = [n for n in names if n.lower() in found]
+    return (difflib.get_close_matches(name, spelled, 1, 0) or [""])[0]
 
 
 def absent(area: str, where: str, name: str, owner: Any = None) -> AttributeError:
