@@ -1,6 +1,7 @@
 package op
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -121,7 +122,11 @@ func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, pr
 	case target.DType().IsFloat() && probabilities:
 		l.probs = true
 		if !slices.Equal(target.Shape(), s) {
-			op.failf(core.ShapeError, "probabilities of shape %v for scores of shape %v", target.Shape(), s)
+			text := fmt.Sprintf("probabilities of shape %v for scores of shape %v", target.Shape(), s)
+			if slices.Equal(target.Shape(), l.shape) {
+				text += fmt.Sprintf("; class indices must be int64, got %v", target.DType())
+			}
+			op.failf(core.ShapeError, "%s", text)
 		}
 		if target.DType() != x.DType() {
 			op.failf(core.DTypeError, "probabilities of %v for scores of %v", target.DType(), x.DType())

@@ -320,16 +320,18 @@ func improbable(t *testing.T) {
 func TestLossErrors(t *testing.T) {
 	x := core.FromSlice(make([]float32, 6), 2, 3)
 	for want, got := range map[string]*core.Tensor{
-		`mse_loss: unknown reduction "max", want mean, sum or none`:                     op.MSELoss(x, x, "max"),
-		"cross_entropy: targets of shape [3] for scores of shape [2 3], want [2]":       op.CrossEntropy(x, core.FromSlice(make([]int64, 3)), op.CrossEntropyOptions{}),
-		"cross_entropy: class indices must be int64, got int32":                         op.CrossEntropy(x, core.FromSlice(make([]int32, 2)), op.CrossEntropyOptions{}),
-		"cross_entropy: label smoothing must lie between 0 and 1, got 2":                op.CrossEntropy(x, core.FromSlice(make([]int64, 2)), op.CrossEntropyOptions{LabelSmoothing: 2}),
-		"cross_entropy: weight of shape [2], want [3]":                                  op.CrossEntropy(x, core.FromSlice(make([]int64, 2)), op.CrossEntropyOptions{Weight: core.FromSlice(make([]float32, 2))}),
-		"binary_cross_entropy: target and input must have one shape, got [3] x [2 3]":   op.BinaryCrossEntropy(x, core.FromSlice(make([]float32, 3)), op.BCEOptions{}),
-		"huber_loss: delta must be positive, got 0":                                     op.HuberLoss(x, x, "", 0),
-		"dropout: the probability must lie between 0 and 1, got 1.5":                    op.Dropout(x, 1.5, true),
-		"scaled_dot_product_attention: got a mask and causal, want at most one of them": op.ScaledDotProductAttention(x, x, x, op.AttentionOptions{Mask: x, Causal: true}),
-		"multi_margin_loss: the power must be 1 or 2, got 3":                            op.MultiMarginLoss(x, core.FromSlice(make([]int64, 2)), op.MultiMarginOptions{P: 3}),
+		`mse_loss: unknown reduction "max", want mean, sum or none`:                                                     op.MSELoss(x, x, "max"),
+		"cross_entropy: targets of shape [3] for scores of shape [2 3], want [2]":                                       op.CrossEntropy(x, core.FromSlice(make([]int64, 3)), op.CrossEntropyOptions{}),
+		"cross_entropy: class indices must be int64, got int32":                                                         op.CrossEntropy(x, core.FromSlice(make([]int32, 2)), op.CrossEntropyOptions{}),
+		"cross_entropy: probabilities of shape [2] for scores of shape [2 3]; class indices must be int64, got float32": op.CrossEntropy(x, core.FromSlice(make([]float32, 2)), op.CrossEntropyOptions{}),
+		"cross_entropy: probabilities of shape [3] for scores of shape [2 3]":                                           op.CrossEntropy(x, core.FromSlice(make([]float32, 3)), op.CrossEntropyOptions{}),
+		"cross_entropy: label smoothing must lie between 0 and 1, got 2":                                                op.CrossEntropy(x, core.FromSlice(make([]int64, 2)), op.CrossEntropyOptions{LabelSmoothing: 2}),
+		"cross_entropy: weight of shape [2], want [3]":                                                                  op.CrossEntropy(x, core.FromSlice(make([]int64, 2)), op.CrossEntropyOptions{Weight: core.FromSlice(make([]float32, 2))}),
+		"binary_cross_entropy: target and input must have one shape, got [3] x [2 3]":                                   op.BinaryCrossEntropy(x, core.FromSlice(make([]float32, 3)), op.BCEOptions{}),
+		"huber_loss: delta must be positive, got 0":                                                                     op.HuberLoss(x, x, "", 0),
+		"dropout: the probability must lie between 0 and 1, got 1.5":                                                    op.Dropout(x, 1.5, true),
+		"scaled_dot_product_attention: got a mask and causal, want at most one of them":                                 op.ScaledDotProductAttention(x, x, x, op.AttentionOptions{Mask: x, Causal: true}),
+		"multi_margin_loss: the power must be 1 or 2, got 3":                                                            op.MultiMarginLoss(x, core.FromSlice(make([]int64, 2)), op.MultiMarginOptions{P: 3}),
 	} {
 		require.EqualError(t, got.Err(), want)
 	}
