@@ -109,7 +109,7 @@ def compile_engine() -> None:
     stale = set(run("go", "list", "-deps", "-f", pattern, *packages, cwd=ROOT).split())
     if not stale:
         return
-    say(f"compiling {len(stale)} packages of C")
+    say(f"packages of C to compile: {len(stale)}")
     # With -v, the go command names each package as it begins with it.
     command = ["go", "build", "-v", *packages]
     printed, begun = [], 0

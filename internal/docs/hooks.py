@@ -13,8 +13,11 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/README.md"
+PACKAGE = ROOT / "python/plait"
 FORGE = "https://github.com/plait-ml/plait/blob/main/"
 log = logging.getLogger("mkdocs.hooks.plait")
+# Where the API reference has what a file of the package defines, by file and name. Documents link to the file.
+documented: dict[tuple[Path, str], str] = {}
 
 # A page each; every class of those in PER_CLASS has one of its own. The package itself comes first.
 MODULES = [
@@ -123,6 +126,7 @@ def on_files(files: Any, config: Any) -> Any:
     index = ["# Python API", "", "Operations are in the [reference](../reference/README.md). Modules:", ""]
     for module in MODULES:
         scope, full = (package[module], f"plait.{module}") if module else (package, "plait")
+        documented.setdefault((scope.filepath, full), f"{module or full}.md")
         index.append(f"- [{full}]({module or full}.md): {scope.docstring.value.splitlines()[0]}")
         found, made = public(package, module)
         about = scope.docstring.value.replace("\n", "\n\n", 1)
@@ -143,7 +147,9 @@ def on_files(files: Any, config: Any) -> Any:
         below = []
         for name, target in found:
             path = f"{full}.{name}"
-            if module in PER_CLASS and target.is_class:
+            own = module in PER_CLASS and target.is_class
+            documented.setdefault((target.filepath, name), f"{module}/{name}.md" if own else f"{module or full}.md#{path}")
+            if own:
                 lines.append(f"| [`{name}`]({module}/{name}.md) | {summary(target)} |")
                 add(f"{module}/{name}", f"# {name}\n\n::: {path}\n")
             else:
@@ -173,7 +179,9 @@ def readme() -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leads links to files outside docs/ to the forge, titles excerpts with their file, and puts the README on Home."""
+    """Leads links to the package's files to the API reference and to others outside docs/ to the forge, titles excerpts
+    with their file, and puts the README on Home.
+    """
     if page.file.generated_by:
         return markdown
     here = Path(page.file.abs_src_path).parent
@@ -182,15 +190,26 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         target = (here / match[1]).resolve()
         if target.is_relative_to(ROOT / "docs"):
             return match[0]
+        if target == PACKAGE:
+            return f"]({os.path.relpath(ROOT / 'docs/api/index.md', here)})"
         if target == EXAMPLES:
             return f"]({os.path.relpath(ROOT / 'docs/examples.md', here)}{match[2] or ''})"
         if not target.exists():
             log.warning("%s: the link %s leads nowhere", page.file.src_uri, match[1])
         return f"]({FORGE}{target.relative_to(ROOT)}{match[2] or ''})"
 
+    def reference(match: re.Match[str]) -> str:
+        file, name = (here / match[2]).resolve(), match[1].partition("(")[0]
+        where = documented.get((file, name)) or documented.get((file, name.rpartition(".")[2]))
+        if not where:
+            log.warning("%s: the API reference has no %s of %s", page.file.src_uri, name, match[2])
+            return match[0]
+        return f"[`{match[1]}`]({os.path.relpath(ROOT / 'docs/api', here)}/{where})"
+
     if page.is_homepage:
         markdown = re.sub(r"^\[The README\].*$", lambda _: readme(), markdown, flags=re.M)
     markdown = re.sub(r"^( *```\w+) ([^\s\"]+)$", r'\1 title="\2"', markdown, flags=re.M)  # the file of an excerpt
+    markdown = re.sub(r"\[`([^`]+)`\]\(([^)\s]*/python/plait/[^)\s]*\.py)\)", reference, markdown)
     return re.sub(r"\]\((\.\.?/[^)#\s]*)(#[^)\s]*)?\)", elsewhere, markdown)
 
 
