@@ -1,4 +1,6 @@
-"""Plait trains one model on many devices: any GPU that speaks WebGPU, and CPUs.
+"""Plait is a deep-learning engine with PyTorch's names that trains one model on one device or many.
+
+The devices are CPUs, NVIDIA GPUs through CUDA, and other GPUs through Vulkan or Metal.
 
 Names, arguments and behaviour are PyTorch's: a training script is ported by changing its imports.
 """
