@@ -2,7 +2,8 @@
 # mypy: warn-unused-ignores
 
 import plait
-from plait import nn, special
+from plait import distributed, nn, optim, special
+from plait.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from plait.nn import functional as F
 
 x = plait.ones(3)
@@ -16,3 +17,8 @@ nn.Linear(3, 3, device="cpu", dtype=plait.float64)
 nn.Linear(3, 3, device=plait.device("cpu"))
 nn.Linear(3, 3, device=0.5)  # type: ignore[arg-type]
 nn.Linear(3, 3, dtype="float64")  # type: ignore[arg-type]
+linear: nn.Linear = fully_shard(nn.Linear(3, 3), mp_policy=MixedPrecisionPolicy())
+fully_shard(nn.Linear(3, 3), mesh="shards")  # type: ignore[arg-type]
+optim.AdamW(linear.parameters(), lr=plait.tensor(0.1))
+optim.AdamW(linear.parameters(), lr="0.1")  # type: ignore[arg-type]
+distributed.all_reduce(x, group="shards")  # type: ignore[arg-type]

@@ -148,7 +148,9 @@ def on_files(files: Any, config: Any) -> Any:
         for name, target in found:
             path = f"{full}.{name}"
             own = module in PER_CLASS and target.is_class
-            documented.setdefault((target.filepath, name), f"{module}/{name}.md" if own else f"{module or full}.md#{path}")
+            documented.setdefault(
+                (target.filepath, name), f"{module}/{name}.md" if own else f"{module or full}.md#{path}"
+            )
             if own:
                 lines.append(f"| [`{name}`]({module}/{name}.md) | {summary(target)} |")
                 add(f"{module}/{name}", f"# {name}\n\n::: {path}\n")

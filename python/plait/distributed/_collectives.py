@@ -106,7 +106,12 @@ def resolve_root(group: Any, name: str, root: int | None, group_root: int | None
 
 
 def all_reduce(
-    tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False, *, order: str = "rank"
+    tensor: Tensor,
+    op: int = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    *,
+    order: str = "rank",
 ) -> Work | None:
     """Reduces the ranks' tensors, of one shape and dtype, in place on every rank.
 
@@ -130,7 +135,11 @@ def all_reduce(
 
 
 def broadcast(
-    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+    tensor: Tensor,
+    src: int | None = None,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    group_src: int | None = None,
 ) -> Work | None:
     """Copies the tensor of rank `src` to the tensors of all ranks."""
     if is_non_member(group):
@@ -143,7 +152,7 @@ def reduce(
     tensor: Tensor,
     dst: int | None = None,
     op: int = ReduceOp.SUM,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
@@ -154,7 +163,9 @@ def reduce(
     return _wait_unless_async(start_collective(Kind.REDUCE, g, tensor, op=op, peer=root, result=[tensor]), async_op)
 
 
-def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
+def all_gather(
+    tensor_list: list[Tensor], tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
+) -> Work | None:
     """Writes the tensor of rank r to `tensor_list[r]` on every rank. The tensors may differ in size."""
     if is_non_member(group):
         return None
@@ -163,7 +174,7 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
 
 
 def all_gather_into_tensor(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+    output_tensor: Tensor, input_tensor: Tensor, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """Writes the tensors of all ranks, of one size, one after the other to `output_tensor` on every rank."""
     if is_non_member(group):
@@ -175,7 +186,11 @@ def all_gather_into_tensor(
 
 
 def reduce_scatter(
-    output: Tensor, input_list: list[Tensor], op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output: Tensor,
+    input_list: list[Tensor],
+    op: int = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Work | None:
     """Reduces the ranks' `input_list[r]` and writes the result to `output` on rank r."""
     if is_non_member(group):
@@ -187,7 +202,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: int = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output: Tensor, input: Tensor, op: int = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Work | None:
     """Reduces part r of the ranks' `input` and writes the result to `output` on rank r."""
     if is_non_member(group):
@@ -197,7 +212,10 @@ def reduce_scatter_tensor(
 
 
 def all_to_all(
-    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
+    output_tensor_list: list[Tensor],
+    input_tensor_list: list[Tensor],
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Work | None:
     """Writes `input_tensor_list[r]` of rank q to `output_tensor_list[q]` of rank r."""
     if is_non_member(group):
@@ -212,7 +230,7 @@ def all_to_all_single(
     input: Tensor,
     output_split_sizes: Sequence[int] | None = None,
     input_split_sizes: Sequence[int] | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Work | None:
     """Exchanges parts along dimension 0: sends part r of `input` to rank r, and receives part r of `output` from it."""
@@ -235,7 +253,7 @@ def gather(
     tensor: Tensor,
     gather_list: list[Tensor] | None = None,
     dst: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
@@ -252,7 +270,7 @@ def scatter(
     tensor: Tensor,
     scatter_list: list[Tensor] | None = None,
     src: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
@@ -272,7 +290,10 @@ def _start_barrier(g: ProcessGroup, note: str, timeout: timedelta | float | None
 
 
 def barrier(
-    group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | float | None = None
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
+    device_ids: Any = None,
+    timeout: timedelta | float | None = None,
 ) -> Work | None:
     """Waits until every rank has called it. The default timeout is the group's."""
     if is_non_member(group):
@@ -282,7 +303,7 @@ def barrier(
 
 
 def monitored_barrier(
-    group: Any = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+    group: ProcessGroup | None = None, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
 ) -> None:
     """Waits until every rank has called it. After the timeout, the error names every rank that has not."""
     if not is_non_member(group):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from plait import _core
-from plait._device import set_default_device
+from plait._device import DeviceLike, set_default_device
 from plait._engine.rank import here, place, running
 from plait._engine.runtime import address, check
 from plait.distributed._agreement import compare, wrong_variables
@@ -27,10 +27,10 @@ def init_process_group(
     timeout: timedelta | float | None = None,
     world_size: int = -1,
     rank: int = -1,
-    store: Any = None,
+    store: Store | None = None,
     group_name: str = "",
     pg_options: Any = None,
-    device_id: Any = None,
+    device_id: DeviceLike | None = None,
     *,
     heartbeat_timeout: timedelta | float | None = None,
     flight_records: str | os.PathLike[str] | None = None,

@@ -211,7 +211,7 @@ def get_backend(group: ProcessGroup | None = None) -> str:
     return resolve_group(group, "get_backend").name()
 
 
-def get_rank(group: Any = None) -> int:
+def get_rank(group: ProcessGroup | None = None) -> int:
     """Returns this rank's number in a group, or -1 if it is not in the group."""
     return -1 if is_non_member(group) else resolve_group(group, "get_rank").rank()
 
@@ -232,7 +232,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     return get_rank()
 
 
-def get_world_size(group: Any = None) -> int:
+def get_world_size(group: ProcessGroup | None = None) -> int:
     """Returns the number of ranks in a group, or -1 if this rank is not in the group."""
     return -1 if is_non_member(group) else resolve_group(group, "get_world_size").size()
 

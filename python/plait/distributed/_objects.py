@@ -45,7 +45,9 @@ def exchange(g: ProcessGroup, note: str, payload: bytes) -> list[bytes]:
     return out
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, weights_only: bool = False) -> None:
+def all_gather_object(
+    object_list: list[Any], obj: Any, group: ProcessGroup | None = None, weights_only: bool = False
+) -> None:
     """Writes the object of rank r to `object_list[r]` on every rank."""
     if is_non_member(group):
         return
@@ -60,7 +62,7 @@ def gather_object(
     obj: Any,
     object_gather_list: list[Any] | None = None,
     dst: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     group_dst: int | None = None,
     weights_only: bool = False,
 ) -> None:
@@ -78,7 +80,7 @@ def gather_object(
 def broadcast_object_list(
     object_list: list[Any],
     src: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     device: Any = None,
     group_src: int | None = None,
     weights_only: bool = False,
@@ -97,7 +99,7 @@ def scatter_object_list(
     scatter_object_output_list: list[Any],
     scatter_object_input_list: list[Any] | None = None,
     src: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     group_src: int | None = None,
     weights_only: bool = False,
 ) -> None:
@@ -118,7 +120,7 @@ def scatter_object_list(
 def send_object_list(
     object_list: list[Any],
     dst: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     device: Any = None,
     group_dst: int | None = None,
     use_batch: bool = False,
@@ -137,7 +139,7 @@ def send_object_list(
 def recv_object_list(
     object_list: list[Any],
     src: int | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
     device: Any = None,
     group_src: int | None = None,
     use_batch: bool = False,

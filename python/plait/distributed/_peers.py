@@ -26,7 +26,11 @@ def _resolve_peer(group: Any, name: str, peer: int | None, group_peer: int | Non
 
 
 def isend(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+    tensor: Tensor,
+    dst: int | None = None,
+    group: ProcessGroup | None = None,
+    tag: int = 0,
+    group_dst: int | None = None,
 ) -> Work | None:
     """Sends a tensor to rank `dst`, which must receive with the same tag."""
     if is_non_member(group):
@@ -36,7 +40,11 @@ def isend(
 
 
 def irecv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+    tensor: Tensor,
+    src: int | None = None,
+    group: ProcessGroup | None = None,
+    tag: int = 0,
+    group_src: int | None = None,
 ) -> Work | None:
     """Receives into a tensor from rank `src`, or from the first rank that sends."""
     if is_non_member(group):
@@ -45,14 +53,26 @@ def irecv(
     return start_collective(Kind.RECV, g, (), tensor, peer=peer, tag=tag, result=[tensor])
 
 
-def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
+def send(
+    tensor: Tensor,
+    dst: int | None = None,
+    group: ProcessGroup | None = None,
+    tag: int = 0,
+    group_dst: int | None = None,
+) -> None:
     """Sends a tensor like `isend`, and waits until the other rank has called `recv`."""
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         wait_for_ranks(work)
 
 
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
+def recv(
+    tensor: Tensor,
+    src: int | None = None,
+    group: ProcessGroup | None = None,
+    tag: int = 0,
+    group_src: int | None = None,
+) -> int:
     """Receives like `irecv`, waits, and returns the sender's global rank; -1 if this rank is not in the group."""
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
@@ -69,7 +89,7 @@ class P2POp:
         op: Callable[..., Work | None],
         tensor: Tensor,
         peer: int | None = None,
-        group: Any = None,
+        group: ProcessGroup | None = None,
         tag: int = 0,
         group_peer: int | None = None,
     ) -> None:

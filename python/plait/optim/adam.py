@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plait._tensor import Tensor
 from plait.optim._engine import BETAS, EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
@@ -33,7 +34,7 @@ class Adam(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -55,7 +56,7 @@ class AdamW(Adam):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
@@ -97,7 +98,7 @@ class Adamax(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 2e-3,
+        lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -126,7 +127,7 @@ class NAdam(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 2e-3,
+        lr: float | Tensor = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -151,7 +152,7 @@ class RAdam(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plait._tensor import Tensor
 from plait.optim._engine import EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
@@ -29,7 +30,7 @@ class Adafactor(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-2,
+        lr: float | Tensor = 1e-2,
         beta2_decay: float = -0.8,
         eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0,

@@ -42,7 +42,7 @@ class LBFGS(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1,
+        lr: float | Tensor = 1,
         max_iter: int = 20,
         max_eval: int | None = None,
         tolerance_grad: float = 1e-7,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from plait._tensor import Tensor
 from plait.optim._engine import BETAS, EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
@@ -31,7 +30,7 @@ class SGD(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: float | Tensor = 1e-3,
         momentum: float = 0,
         dampening: float = 0,
         weight_decay: float = 0,
@@ -64,7 +63,7 @@ class Lion(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-4,
+        lr: float | Tensor = 1e-4,
         betas: tuple[float, float] = (0.9, 0.99),
         weight_decay: float = 0,
         *,

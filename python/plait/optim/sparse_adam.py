@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from plait._tensor import Tensor
 from plait.optim._engine import BETAS, EngineOptimizer, arguments, pairs
 from plait.optim.optimizer import ParamsT
 
@@ -29,7 +28,7 @@ class SparseAdam(EngineOptimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: float | Tensor = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         maximize: bool = False,

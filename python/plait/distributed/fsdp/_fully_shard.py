@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from plait.distributed._groups import ProcessGroup, resolve_group
 from plait.distributed._swap import swap_class
@@ -15,13 +15,15 @@ from plait.distributed.fsdp._module import (
     make_unit,
     run_gathered,
 )
-from plait.distributed.fsdp.api import CPUOffloadPolicy, OffloadPolicy
+from plait.distributed.fsdp.api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from plait.distributed.tensor._placements import Shard
 from plait.nn.modules.container import ModuleDict, ModuleList
 from plait.nn.modules.module import Module
 from plait.nn.parameter import Parameter
 
 __all__ = ["fully_shard", "register_fsdp_forward_method"]
+
+ModulesT = TypeVar("ModulesT", bound=Module | list[Module])
 
 
 def shard_and_replica_groups(mesh: Any, what: str) -> tuple[ProcessGroup, ProcessGroup | None]:
@@ -40,15 +42,15 @@ def shard_and_replica_groups(mesh: Any, what: str) -> tuple[ProcessGroup, Proces
 
 
 def fully_shard(
-    module: Module | list[Module],
+    module: ModulesT,
     *,
-    mesh: Any = None,
+    mesh: DeviceMesh | ProcessGroup | None = None,
     reshard_after_forward: bool | int | None = None,
     shard_placement_fn: Callable[[Parameter], Shard | None] | None = None,
-    mp_policy: Any = None,
-    offload_policy: Any = None,
+    mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None,
     ignored_params: set[Parameter] | None = None,
-) -> Any:
+) -> ModulesT:
     """Shards a module's parameters over ranks, in place, and returns the module.
 
     Each rank keeps its rows of every parameter, of its gradient and of the optimiser's state. These are distributed

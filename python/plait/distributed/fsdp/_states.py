@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from plait._tensor import Tensor
+from plait.distributed._groups import ProcessGroup
 from plait.distributed.checkpoint._states import part_for
 from plait.distributed.checkpoint.state_dict import optimizer_state_of, state_from_rank0
 from plait.distributed.fsdp._module import FSDPModule, unit_of
@@ -100,7 +101,7 @@ class StateMethods(FSDPModule):
 
     @staticmethod
     def full_optim_state_dict(
-        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: ProcessGroup | None = None
     ) -> dict[str, Any]:
         """Returns an optimiser's state by parameter name, with full tensors on the CPU. Every rank calls it.
 
@@ -114,12 +115,14 @@ class StateMethods(FSDPModule):
         return optimizer_state_of(model, optim, True, True, rank0_only)
 
     @staticmethod
-    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+    def sharded_optim_state_dict(model: Module, optim: Any, group: ProcessGroup | None = None) -> dict[str, Any]:
         """Returns an optimiser's state by parameter name, with this rank's shards."""
         return optimizer_state_of(model, optim, False, False, False)
 
     @staticmethod
-    def optim_state_dict(model: Module, optim: Any, optim_state_dict: Any = None, group: Any = None) -> dict[str, Any]:
+    def optim_state_dict(
+        model: Module, optim: Any, optim_state_dict: Any = None, group: ProcessGroup | None = None
+    ) -> dict[str, Any]:
         """Returns an optimiser's state by parameter name, with full tensors or shards: see `set_state_dict_type`.
 
         Args:
@@ -139,7 +142,7 @@ class StateMethods(FSDPModule):
         optim_state_dict: dict[str, Any],
         is_named_optimizer: bool = False,
         load_directly: bool = False,
-        group: Any = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """Converts a result of `optim_state_dict` for the optimiser's `load_state_dict`.
 
@@ -164,7 +167,7 @@ class StateMethods(FSDPModule):
         model: Module,
         optim_input: Any = None,
         optim: Any = None,
-        group: Any = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """Scatters a full state from rank 0. Returns this rank's shards, for the optimiser's `load_state_dict`.
 

@@ -168,7 +168,7 @@ class _AllToAllSingle(Function):
         return None, None, None, None, _AllToAllSingle.apply(_backward_group(ctx.group), output, ctx.of, ctx.to, grad)
 
 
-def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
+def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: ProcessGroup | None = None) -> Tensor:
     """Returns the reduction of all ranks' tensors, of one shape and dtype.
 
     Raises:
@@ -177,12 +177,12 @@ def all_reduce(tensor: Tensor, op: int = ReduceOp.SUM, group: Any = None) -> Ten
     return _AllReduce.apply(_check_differentiable("all_reduce", op, tensor), resolve_group(group, "all_reduce"), tensor)
 
 
-def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> Tensor:
     """Returns the tensor of rank `src`, which gets the sum of the gradients. Other ranks pass one of the same shape."""
     return _Broadcast.apply(src, resolve_group(group, "broadcast"), tensor)
 
 
-def reduce(tensor: Tensor, dst: int, op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
+def reduce(tensor: Tensor, dst: int, op: int = ReduceOp.SUM, group: ProcessGroup | None = None) -> Tensor:
     """Returns the reduction of all ranks' tensors on rank `dst`, and a copy of the rank's own tensor elsewhere.
 
     Raises:
@@ -191,23 +191,25 @@ def reduce(tensor: Tensor, dst: int, op: int = ReduceOp.SUM, group: Any = None) 
     return _Reduce.apply(dst, _check_differentiable("reduce", op, tensor), resolve_group(group, "reduce"), tensor)
 
 
-def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+def gather(tensor: Tensor, dst: int = 0, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
     """Returns the tensors of all ranks, of one shape, on rank `dst`, and zeros elsewhere."""
     return _Gather.apply(dst, resolve_group(group, "gather"), tensor)
 
 
-def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: ProcessGroup | None = None) -> Tensor:
     """Returns `tensors[r]` of rank `src` on rank r. The other ranks pass tensors of the same shapes."""
     return _Scatter.apply(src, resolve_group(group, "scatter"), *tensors)
 
 
-def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+def all_gather(tensor: Tensor, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
     """Returns the tensors of all ranks, of one shape."""
     g = resolve_group(group, "all_gather")
     return _AllGather.apply(g, [tensor.shape] * g.size(), tensor)
 
 
-def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: int = ReduceOp.SUM, group: Any = None) -> Tensor:
+def reduce_scatter(
+    output: Tensor, input_list: Sequence[Tensor], op: int = ReduceOp.SUM, group: ProcessGroup | None = None
+) -> Tensor:
     """Returns the reduction of all ranks' `input_list[r]` on rank r, written to `output`.
 
     Raises:
@@ -218,7 +220,7 @@ def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: int = Reduc
 
 
 def all_to_all(
-    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: ProcessGroup | None = None
 ) -> tuple[Tensor, ...]:
     """Sends `input_tensor_list[r]` to rank r, and returns the tensors that the ranks sent to this one.
 
@@ -235,7 +237,7 @@ def all_to_all_single(
     input: Tensor,
     output_split_sizes: Sequence[int] | None = None,
     input_split_sizes: Sequence[int] | None = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """Sends part r of `input` to rank r, and returns the parts that the ranks sent to this one, concatenated.
 

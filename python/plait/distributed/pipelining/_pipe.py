@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
+from plait._device import DeviceLike
+from plait.distributed._groups import ProcessGroup
 from plait.distributed.pipelining._model import layers_of, try_stages
 from plait.distributed.pipelining.stage import PipelineStage
 from plait.nn.modules.container import Sequential
@@ -40,7 +42,7 @@ class Pipe:
             raise ValueError(f"get_stage_module: invalid stage index {stage_idx}, there are {self.num_stages}")
         return self._stages[stage_idx]
 
-    def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:
+    def build_stage(self, stage_index: int, device: DeviceLike, group: ProcessGroup | None = None) -> PipelineStage:
         """Creates a stage on a device, for the schedules of ranks. Parameters of several stages are tied."""
         module = self.get_stage_module(stage_index)
         users: dict[int, list[int]] = {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from plait._device import DeviceLike
 from plait._tensor import Tensor
-from plait.distributed._groups import resolve_group
+from plait.distributed._groups import ProcessGroup, resolve_group
 from plait.nn.modules.module import Module, _indent, describe
 
 
@@ -43,12 +44,12 @@ class PipelineStage:
         submodule: Module,
         stage_index: int,
         num_stages: int,
-        device: Any,
+        device: DeviceLike | None,
         input_args: Any = None,
         output_args: Any = None,
         output_grads: Any = None,
         input_grads: Any = None,
-        group: Any = None,
+        group: ProcessGroup | None = None,
         dw_builder: Any = None,
         get_mesh: Any = None,
         *,

@@ -44,7 +44,7 @@ def filled(
 def zeros(
     *size: Any,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
@@ -56,7 +56,7 @@ def zeros(
 def ones(
     *size: Any,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
@@ -68,7 +68,7 @@ def ones(
 def empty(
     *size: Any,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
@@ -82,7 +82,7 @@ def full(
     fill_value: float,
     *,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
@@ -94,7 +94,7 @@ def full(
 def rand(
     *size: Any,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,
@@ -107,7 +107,7 @@ def rand(
 def randn(
     *size: Any,
     requires_grad: bool = False,
-    dtype: Any = None,
+    dtype: plait.dtype | None = None,
     layout: Any = None,
     device_mesh: DeviceMesh | None = None,
     placements: Sequence[Placement] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plait import _core
 from plait._engine.runtime import call, own
@@ -13,6 +13,7 @@ from plait.nn.modules.module import Module
 if TYPE_CHECKING:
     from plait._device import DeviceLike
     from plait._dtype import dtype as DType
+    from plait.distributed._groups import ProcessGroup
 
 __all__ = ["SyncBatchNorm"]
 
@@ -40,7 +41,7 @@ class SyncBatchNorm(_BatchNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         device: DeviceLike | None = None,
         dtype: DType | None = None,
         *,
@@ -73,12 +74,12 @@ class SyncBatchNorm(_BatchNorm):
         )
 
     @classmethod
-    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+    def convert_sync_batchnorm(cls, module: Module, process_group: ProcessGroup | None = None) -> Module:
         """Returns the module with its batch norms replaced by ones over all ranks, with the same parameters."""
         return cls._convert(module, process_group, "")
 
     @classmethod
-    def _convert(cls, module: Module, process_group: Any, label: str) -> Module:
+    def _convert(cls, module: Module, process_group: ProcessGroup | None, label: str) -> Module:
         out = module
         if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
             made = cls(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait import _core
+from plait._device import DeviceLike, device_count, open_device
 from plait._device import device as Device
-from plait._device import device_count, open_device
 from plait._engine.pytree import flatten
 from plait._engine.runtime import address, check, own, wait_devices
 from plait._modes import no_grad
@@ -44,7 +44,7 @@ class DataParallel(Module):
         self,
         module: Module,
         device_ids: Sequence[Any] | None = None,
-        output_device: Any = None,
+        output_device: DeviceLike | None = None,
         dim: int = 0,
         *,
         weights: Sequence[float] | str | None = None,
@@ -107,7 +107,7 @@ class DataParallel(Module):
         """Runs each replica on its part of the inputs: see `nn.parallel.parallel_apply`."""
         return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
 
-    def gather(self, outputs: Sequence[Any], output_device: Any) -> Any:
+    def gather(self, outputs: Sequence[Any], output_device: DeviceLike) -> Any:
         """Concatenates the replicas' outputs on a device: see `nn.parallel.gather`."""
         return gather(outputs, output_device, self.dim)
 
@@ -194,7 +194,7 @@ def data_parallel(
     module: Module,
     inputs: Any,
     device_ids: Sequence[Any] | None = None,
-    output_device: Any = None,
+    output_device: DeviceLike | None = None,
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:

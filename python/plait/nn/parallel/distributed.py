@@ -6,9 +6,10 @@ import contextlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plait import _core
+from plait._device import DeviceLike
 from plait._device import device as Device
 from plait._dtype import dtype, dtype_number
 from plait._engine.callbacks import keep, kept
@@ -27,6 +28,9 @@ from plait.nn.parallel.modes import BoundedStaleness, Synchronous, SyncMode, as_
 from plait.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from plait.nn.utils.stateless import functional_call
 from plait.optim._engine import EngineOptimizer
+
+if TYPE_CHECKING:
+    from plait.distributed.device_mesh import DeviceMesh
 
 _MIB = 1 << 20
 
@@ -91,8 +95,8 @@ class DistributedDataParallel(Module):
     def __init__(
         self,
         module: Module,
-        device_ids: Any = None,
-        output_device: Any = None,
+        device_ids: Sequence[DeviceLike] | None = None,
+        output_device: DeviceLike | None = None,
         dim: int = 0,
         broadcast_buffers: bool | None = None,
         init_sync: bool = True,
@@ -105,7 +109,7 @@ class DistributedDataParallel(Module):
         delay_all_reduce_named_params: Sequence[tuple[str, Parameter]] | None = None,
         param_to_hook_all_reduce: Parameter | None = None,
         mixed_precision: _MixedPrecision | None = None,
-        device_mesh: Any = None,
+        device_mesh: DeviceMesh | None = None,
         skip_all_reduce_unused_params: bool = False,
         *,
         forward_sync_buffers: bool | None = None,

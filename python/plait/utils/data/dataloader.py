@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from plait._random import Generator
 from plait._tensors.arrays import tensor
@@ -16,6 +16,9 @@ from plait.utils.data._collate import CollateFn, default_collate, default_conver
 from plait.utils.data._worker import End, Fetch, Worker, WorkerInfo
 from plait.utils.data.dataset import Dataset, IterableDataset, TensorDataset
 from plait.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, draw_seed
+
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -61,7 +64,7 @@ class DataLoader(Generic[T_co]):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: str | BaseContext | None = None,
         generator: Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -124,12 +127,12 @@ class DataLoader(Generic[T_co]):
         self._starting = threading.Lock()
 
     @property
-    def multiprocessing_context(self) -> Any:
+    def multiprocessing_context(self) -> BaseContext | None:
         """What starts the workers; None if they are threads."""
         return self._context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, wanted: Any) -> None:
+    def multiprocessing_context(self, wanted: str | BaseContext | None) -> None:
         if wanted is not None:
             from plait.utils.data._process import checked_context
 
