@@ -40,7 +40,7 @@ def versions() -> dict[str, str]:
     found["go"] = output("go", "env", "GOVERSION").strip().removeprefix("go")
     found[GOPY] = output("go", "list", "-m", "-f", "{{.Version}}", GOPY, cwd=ROOT / "internal/tools").strip()
     if sys.platform == "linux":
-        found["libgcc"] = libgcc(*shlex.split(os.environ.get("CC", "gcc")))
+        found["libgcc"] = libgcc(*shlex.split(output("go", "env", "CC")))
     return found
 
 
