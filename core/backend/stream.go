@@ -16,6 +16,8 @@ const (
 	nearlyFullSize = queueSize - 256
 	// maxDeferred is the number of calls that do not wake the worker, at most.
 	maxDeferred = 8
+	// deferredTime is how long they are left to those who wait.
+	deferredTime = time.Millisecond
 )
 
 // A Runner runs the calls of a stream.
@@ -56,6 +58,7 @@ type Stream struct {
 	closed     atomic.Bool
 	nearlyFull atomic.Bool // set above nearlyFullSize calls, cleared at half of queueSize
 	deferred   atomic.Bool // the worker was not woken for the last calls
+	recalled   atomic.Bool // a timer will wake it
 	waiters    atomic.Int32
 	doneMu     sync.Mutex
 	doneCv     sync.Cond
@@ -221,6 +224,10 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	wait := s.sync || c.Shared() || s.closed.Load()
 	s.deferred.Store(left)
 	s.Tail.Store(t)
+	// Another thread may have taken the flag for the calls before this one, or closed the stream.
+	if left = left && s.deferred.Load() && !s.closed.Load(); left {
+		s.recall()
+	}
 	if t-s.taken.Load() > nearlyFullSize && s.nearlyFull.CompareAndSwap(false, true) {
 		core.AddNearlyFullQueues(1)
 	}
@@ -236,7 +243,7 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 
 // leave reports whether call t does not wake the worker. A few calls that found the stream idle are often awaited at once, and to wake the
 // worker, and then the one who waits, may take longer than they do. So they are left to the one who waits; whoever asks whether they are done,
-// and the next call that is not left as well, wakes the worker. The stream is locked.
+// and the next call that is not left as well, wakes the worker, as a timer does after a while. The stream is locked.
 func (s *Stream) leave(t uint64, c *core.Call) bool {
 	if s.Done.Load() == t-1 {
 		s.leftWork, s.leftCalls = 0, 0
@@ -246,7 +253,19 @@ func (s *Stream) leave(t uint64, c *core.Call) bool {
 	s.leftWork += c.Work
 	s.leftCalls++
 	few := s.leftWork <= s.defers && s.leftCalls <= maxDeferred
-	return few && c.Fn == nil && c.Mark == nil && len(c.Waits()) == 0 && !s.closed.Load()
+	return few && c.Fn == nil && c.Mark == nil && len(c.Waits()) == 0
+}
+
+// recall wakes the worker after a while, if calls are then left.
+func (s *Stream) recall() {
+	if s.recalled.CompareAndSwap(false, true) {
+		time.AfterFunc(deferredTime, func() {
+			s.recalled.Store(false) // before Tail is read, so that a later call starts a timer of its own
+			if s.Done.Load() < s.Tail.Load() {
+				s.Rouse()
+			}
+		})
+	}
 }
 
 // enqueue stores call t in its free slot. The stream is locked.

@@ -53,7 +53,12 @@ func (s *counter) Work() {
 		switch {
 		case c != nil:
 			<-s.gate
-			s.Perform(c, func(c *core.Call) error { return c.Fn() })
+			s.Perform(c, func(c *core.Call) error {
+				if c.Fn == nil {
+					return nil
+				}
+				return c.Fn()
+			})
 			c.Clear()
 			s.Done.Store(n)
 			s.Took()
@@ -78,6 +83,19 @@ func launch(s *counter, fn func() error) {
 }
 
 func nothing() error { return nil }
+
+// A call that is left to those who wait runs after a while if nobody does.
+func TestACallThatNobodyAwaitsRuns(t *testing.T) {
+	s := newMachine().NewStream(0).(*counter)
+	s.defers = 10
+	s.let(2)
+	c := s.Begin(0, "test")
+	c.Work = 1
+	s.Launch(c)
+	require.True(t, s.deferred.Load())
+	require.Eventually(t, func() bool { return s.Tail.Load() == s.Done.Load() }, waitLong, waitShort)
+	require.NoError(t, s.Close())
+}
 
 func TestAStreamIsNearlyFullUntilItIsHalfEmpty(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0c380559
+#cgo CFLAGS: -DPLAIT_HEADERS=0x64e4c0dd
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -377,6 +377,28 @@ func TestLogSumExpOfSpecialRows(t *testing.T) {
 	}
 }
 
+// A NaN stays beside an infinity in another block of the row.
+func TestLogSumExpOfInfinityAndNaN(t *testing.T) {
+	for _, d := range []core.DType{core.BFloat16, core.Float32, core.Float64} {
+		for _, n := range []int{2, 64, 5003} {
+			for _, inf := range []float64{math.Inf(1), math.Inf(-1)} {
+				in, out := kerneltest.New(t, d, []int{2, n}), kerneltest.New(t, d, []int{2})
+				for i := range 2 * n {
+					kerneltest.Set(in, 0, i)
+				}
+				kerneltest.Set(in, inf, 0)
+				kerneltest.Set(in, math.NaN(), n-1)
+				kerneltest.Set(in, math.NaN(), n)
+				kerneltest.Set(in, inf, 2*n-1)
+				launch(t, 1, "logsumexp", []int{1}, nil, in, out)
+				for _, got := range kerneltest.Values(out) {
+					require.True(t, math.IsNaN(got), "%v of %d elements with %v", d, n, inf)
+				}
+			}
+		}
+	}
+}
+
 // A row's terms are summed with float32's precision, however many there are and however far they are below the largest.
 func TestLogSumExpIsAccurate(t *testing.T) {
 	for _, below := range []float64{0, 0.3, 3, 12.5, 40} {

@@ -146,7 +146,7 @@ PLAIT_INLINE double merged_mean(double rest, double more, double n, double total
 PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
   double top = OP_FMAX(*m, m2);
   if (!isfinite(top)) {
-    *s = top == -INFINITY ? 0 : 1;
+    *s = *s != *s ? *s : s2 != s2 ? s2 : top == -INFINITY ? 0 : 1;  // a NaN beside an infinity stays
   } else if (*s == 0) {
     *s = s2;
   } else if (m2 > -INFINITY) {
