@@ -21,7 +21,7 @@ func (e Event) Done() bool {
 	if e.stream.Done.Load() >= e.number {
 		return true
 	}
-	e.stream.begin()
+	e.stream.rouseDeferred()
 	return false
 }
 

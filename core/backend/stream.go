@@ -16,7 +16,7 @@ const (
 	nearlyFullSize = queueSize - 256
 	// maxDeferred is the number of calls that do not wake the worker, at most.
 	maxDeferred = 8
-	// deferredTime is how long they are left to those who wait.
+	// deferredTime is how long the worker sleeps beside such calls, at most.
 	deferredTime = time.Millisecond
 )
 
@@ -37,28 +37,29 @@ type Runner interface {
 // Hosts and the worker write concurrently, with every call, so their fields are on separate cache lines.
 type Stream struct {
 	// Read by all threads.
-	self   core.Stream // the device's stream, which embeds this one
-	device core.Device
-	base   *Device
-	rank   int
-	counts core.Counters
-	memory Allocator
-	unit   int // of size classes
-	runner Runner
-	inline int
-	defers int
-	sync   bool
-	taken  *atomic.Uint64
-	spin   time.Duration
-	slots  []*core.Call  // queued calls, by number; other slots keep calls for reuse
-	wake   chan struct{} // wakes the worker; holds at most one token
+	self      core.Stream // the device's stream, which embeds this one
+	device    core.Device
+	base      *Device
+	rank      int
+	counts    core.Counters
+	memory    Allocator
+	unit      int // of size classes
+	runner    Runner
+	inline    int
+	defers    int
+	deferTime time.Duration
+	sync      bool
+	taken     *atomic.Uint64
+	spin      time.Duration
+	slots     []*core.Call  // queued calls, by number; other slots keep calls for reuse
+	wake      chan struct{} // wakes the worker; holds at most one token
 
 	// Read by all threads, rarely written.
 	Errors     FirstError
 	closed     atomic.Bool
 	nearlyFull atomic.Bool // set above nearlyFullSize calls, cleared at half of queueSize
 	deferred   atomic.Bool // the worker was not woken for the last calls
-	recalled   atomic.Bool // a timer will wake it
+	timed      atomic.Bool // a timer will wake it
 	waiters    atomic.Int32
 	doneMu     sync.Mutex
 	doneCv     sync.Cond
@@ -71,8 +72,8 @@ type Stream struct {
 	mu      sync.Mutex   // held in Launch
 	pending []core.Event // events of other streams that the next call must wait for
 	working bool         // the worker goroutine exists
-	// The calls since the stream was idle, while the worker is not woken for them.
-	leftWork, leftCalls int
+	// Of the calls that have been deferred since the stream was idle.
+	deferredWork, deferredCalls int
 
 	// Written by the worker.
 	_    CacheLine
@@ -106,6 +107,7 @@ func (s *Stream) Open(self core.Stream, o Options) {
 	if s.taken == nil {
 		s.taken = &s.Done
 	}
+	s.deferTime = deferredTime
 	if s.spin = o.Spin; s.spin == 0 {
 		s.spin = shortSpin
 	}
@@ -219,20 +221,20 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 		s.calls.Put(c)
 		return t
 	}
-	left := s.leave(t, c)
+	deferred := s.mayDefer(t, c)
 	s.enqueue(t, c)
 	wait := s.sync || c.Shared() || s.closed.Load()
-	s.deferred.Store(left)
+	s.deferred.Store(deferred)
 	s.Tail.Store(t)
 	// Another thread may have taken the flag for the calls before this one, or closed the stream.
-	if left = left && s.deferred.Load() && !s.closed.Load(); left {
-		s.recall()
+	if deferred = deferred && s.deferred.Load() && !s.closed.Load(); deferred {
+		s.rouseLater()
 	}
 	if t-s.taken.Load() > nearlyFullSize && s.nearlyFull.CompareAndSwap(false, true) {
 		core.AddNearlyFullQueues(1)
 	}
 	s.mu.Unlock()
-	if !left {
+	if !deferred {
 		s.Rouse()
 	}
 	if wait {
@@ -241,26 +243,26 @@ func (s *Stream) Enqueue(c *core.Call) uint64 {
 	return t
 }
 
-// leave reports whether call t does not wake the worker. A few calls that found the stream idle are often awaited at once, and to wake the
-// worker, and then the one who waits, may take longer than they do. So they are left to the one who waits; whoever asks whether they are done,
-// and the next call that is not left as well, wakes the worker, as a timer does after a while. The stream is locked.
-func (s *Stream) leave(t uint64, c *core.Call) bool {
+// mayDefer reports whether call t does not wake the worker. A few calls that found the stream idle are often awaited at once. To wake the
+// worker, and then the thread that waits, may take longer than they do, so that thread runs them. The worker is woken by the next call that may
+// not be deferred, by a thread that asks whether a call is done, and by a timer. The stream is locked.
+func (s *Stream) mayDefer(t uint64, c *core.Call) bool {
 	if s.Done.Load() == t-1 {
-		s.leftWork, s.leftCalls = 0, 0
+		s.deferredWork, s.deferredCalls = 0, 0
 	} else if !s.deferred.Load() {
 		return false
 	}
-	s.leftWork += c.Work
-	s.leftCalls++
-	few := s.leftWork <= s.defers && s.leftCalls <= maxDeferred
+	s.deferredWork += c.Work
+	s.deferredCalls++
+	few := s.deferredWork <= s.defers && s.deferredCalls <= maxDeferred
 	return few && c.Fn == nil && c.Mark == nil && len(c.Waits()) == 0
 }
 
-// recall wakes the worker after a while, if calls are then left.
-func (s *Stream) recall() {
-	if s.recalled.CompareAndSwap(false, true) {
-		time.AfterFunc(deferredTime, func() {
-			s.recalled.Store(false) // before Tail is read, so that a later call starts a timer of its own
+// rouseLater wakes the worker after a while, if calls are then queued.
+func (s *Stream) rouseLater() {
+	if s.timed.CompareAndSwap(false, true) {
+		time.AfterFunc(s.deferTime, func() {
+			s.timed.Store(false) // before Tail is read, so that a later call starts a timer of its own
 			if s.Done.Load() < s.Tail.Load() {
 				s.Rouse()
 			}

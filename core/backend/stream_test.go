@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,7 +86,7 @@ func launch(s *counter, fn func() error) {
 
 func nothing() error { return nil }
 
-// A call that is left to those who wait runs after a while if nobody does.
+// A call that did not wake the worker runs after a while if nobody does.
 func TestACallThatNobodyAwaitsRuns(t *testing.T) {
 	s := newMachine().NewStream(0).(*counter)
 	s.defers = 10
@@ -94,6 +96,87 @@ func TestACallThatNobodyAwaitsRuns(t *testing.T) {
 	s.Launch(c)
 	require.True(t, s.deferred.Load())
 	require.Eventually(t, func() bool { return s.Tail.Load() == s.Done.Load() }, waitLong, waitShort)
+	require.NoError(t, s.Close())
+}
+
+// A turns is a stream whose calls do nothing, and are run by its worker and by those who wait for them.
+type turns struct {
+	Stream
+	turn sync.Mutex
+}
+
+func (s *turns) Upload(core.Memory, int, []byte)   {}
+func (s *turns) Download([]byte, core.Memory, int) {}
+func (s *turns) Demand(uint64)                     {}
+func (s *turns) RunHere(*core.Call)                {}
+
+func (s *turns) run() bool {
+	c, n := s.First()
+	if c != nil {
+		c.Clear()
+		s.Done.Store(n)
+		s.Took()
+	}
+	return c != nil
+}
+
+func (s *turns) Help(n uint64) {
+	for s.Done.Load() < n && s.turn.TryLock() {
+		ran := s.run()
+		s.turn.Unlock()
+		if !ran {
+			return
+		}
+	}
+}
+
+func (s *turns) Work() {
+	for {
+		s.turn.Lock()
+		ran := s.run()
+		s.turn.Unlock()
+		if !ran {
+			if s.Ended() {
+				return
+			}
+			s.Sleep()
+		}
+	}
+}
+
+// Threads that wait for a call run it, and leave none of those after it undone, without help by the timer.
+func TestACallBehindAnAwaitedOneRuns(t *testing.T) {
+	m := newMachine()
+	s := &turns{}
+	s.Open(s, Options{Device: m, Base: m.Device, Memory: m, Unit: 64, Runner: s, Inline: -1, Defer: 1 << 20, Spin: 1})
+	s.deferTime = time.Hour
+	var last atomic.Uint64
+	var stop atomic.Bool
+	var readers sync.WaitGroup
+	for range 3 {
+		readers.Go(func() {
+			for !stop.Load() {
+				s.Finish(last.Load())
+			}
+		})
+	}
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+		var number uint64
+		for i := range 2 {
+			c := s.Begin(0, "test")
+			c.Work = 1
+			if number = s.Enqueue(c); i == 0 {
+				last.Store(number)
+			}
+		}
+		if !s.FinishFor(number, 10*time.Second) {
+			t.Error("nobody runs the call")
+			s.Rouse()
+			break
+		}
+	}
+	stop.Store(true)
+	readers.Wait()
 	require.NoError(t, s.Close())
 }
 

@@ -38,8 +38,8 @@ func (s *Stream) help(n uint64) bool {
 	return s.Done.Load() >= n
 }
 
-// begin wakes the worker if it was not woken for the last calls.
-func (s *Stream) begin() {
+// rouseDeferred wakes the worker if it was not woken for the last calls.
+func (s *Stream) rouseDeferred() {
 	if s.deferred.Load() && s.deferred.Swap(false) {
 		s.Rouse()
 	}

@@ -14,7 +14,7 @@ import (
 // call.
 const inlineWork = 16 << 10
 
-// deferredWork is the largest Work that does not wake the worker of an idle stream: below a millisecond.
+// deferredWork is the largest Work that does not wake the worker of an idle stream: about a millisecond.
 const deferredWork = 1 << 20
 
 // A stream runs calls on one goroutine, and on the callers' threads small ones and those for which they wait.
@@ -46,8 +46,7 @@ func (s *stream) RunHere(c *core.Call) {
 	}
 }
 
-// Help implements [backend.Runner]. While the worker is about to wake up, the caller, which would sleep, is at work. It leaves to the worker
-// what may wait for others.
+// Help implements [backend.Runner]. It leaves to the worker what may wait for others, and everything if the worker is at work.
 func (s *stream) Help(n uint64) {
 	for s.Done.Load() < n && s.turn.TryLock() {
 		c, at := s.First()

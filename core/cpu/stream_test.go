@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,40 +323,6 @@ func TestCallsThatWakeNobodyAreDone(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Threads that wait for a call lose none of those that follow while they do.
-func TestCallsAfterAnAwaitedOneAreDone(t *testing.T) {
-	x := op.Ones(17 << 10)
-	defer x.Release()
-	var last atomic.Pointer[core.Event]
-	var stop atomic.Bool
-	var readers sync.WaitGroup
-	for range 3 {
-		readers.Add(1)
-		go func() {
-			defer readers.Done()
-			for !stop.Load() {
-				if e := last.Load(); e != nil {
-					(*e).Wait()
-				}
-				runtime.Gosched()
-			}
-		}()
-	}
-	for round := range 3000 {
-		core.Tidy(func() {
-			y := op.Add(x, core.Num(1))
-			e := y.Storage().Stream().Record()
-			last.Store(&e)
-			require.True(t, op.Add(x, core.Num(1)).Storage().Stream().Record().WaitFor(time.Minute))
-		})
-		if round%10 == 0 {
-			time.Sleep(100 * time.Microsecond) // the worker goes to sleep
-		}
-	}
-	stop.Store(true)
-	readers.Wait()
 }
 
 // Threads that wait for their own calls run those of the others before them, while the worker may do so too.

@@ -15,7 +15,7 @@ var (
 		overComplex("r = hypot(xr, xi); where(r == 0, 0, xr/r), where(r == 0, 0, xi/r)")
 	angleOp = elementwise("angle", "x", "where(isnan(x), x, where(x < 0, pi, 0))", "0").
 		overComplex("atan2(xi, xr)")
-	// turnOp multiplies by the imaginary unit, for products of complex matrices. Real numbers it would leave.
+	// turnOp multiplies complex numbers by the imaginary unit, for products of matrices. Nothing applies it to real ones.
 	turnOp = elementwise("turn", "x", "x").overComplex("-xi, xr")
 )
 

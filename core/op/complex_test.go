@@ -342,3 +342,14 @@ func same(t *testing.T, x, y *core.Tensor) bool {
 	require.NoError(t, err)
 	return v[0]
 }
+
+// TestAProductThatIgnoresItsInput checks that an input times zero has a gradient, of zeros.
+func TestAProductThatIgnoresItsInput(t *testing.T) {
+	core.Tidy(func() {
+		x := op.Complex(op.Randn(2, 2), op.Randn(2, 2)).Detach().SetRequiresGrad(true)
+		y := op.AddMM(x, x.Detach(), x.Detach(), 0, 1)
+		grads, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{x}, []*core.Tensor{y}, autograd.Options{})
+		require.NoError(t, err)
+		require.True(t, same(t, op.ZerosLike(x, op.TensorOptions{}), grads[0]))
+	})
+}

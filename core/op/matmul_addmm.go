@@ -213,15 +213,6 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 	if op.err == nil && !broadcastsTo(input.Shape(), shape) {
 		op.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
 	}
-	if op.err == nil && x.DType().IsComplex() {
-		return op.compose(func() *core.Tensor {
-			p := product(name, x, y, f.productForm)
-			if f.beta == 0 {
-				return p
-			}
-			return AddScaled(p, input, f.beta)
-		})
-	}
 	out := op.out2(x, shape)
 	if op.err != nil {
 		return op.fail()
@@ -229,7 +220,7 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 	switch n := shape[rank-1]; {
 	case f.beta == 0:
 		op.multiply(out, x, y, nil, f.productForm, 0, false)
-	case f.beta == 1 && input.Numel() == n && input.Dim() > 0 && input.Size(-1) == n:
+	case f.beta == 1 && !x.DType().IsComplex() && input.Numel() == n && input.Dim() > 0 && input.Size(-1) == n:
 		bias := core.WrapTensor(op.mode, input.Storage(), input.DType(), []int{n}, input.Strides()[input.Dim()-1:], input.Offset())
 		op.multiply(out, x, y, bias, f.productForm, 0, false)
 		bias.Release()

@@ -7,6 +7,9 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
+// searchWork is how much more a search costs than going through an operand once.
+const searchWork = 16
+
 // SearchOptions are the options of searching sorted sequences.
 type SearchOptions struct {
 	// Int32 makes the result int32 instead of int64.
@@ -81,7 +84,9 @@ func search(name string, sequence, values *core.Tensor, o SearchOptions) *core.T
 		if op.err != nil {
 			return op.fail()
 		}
-		op.launch(op.call(contract.SearchSorted).Out(out).In(s).In(v).In(sorter).Bool(o.Right))
+		c := op.call(contract.SearchSorted).Out(out).In(s).In(v).In(sorter).Bool(o.Right)
+		c.Work *= searchWork
+		op.launch(c)
 		return op.done(out)
 	})
 }

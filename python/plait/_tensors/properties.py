@@ -107,7 +107,10 @@ class TensorFacts:
         return bool(check(_core.bind_TensorIsContiguous(t._h)))
 
     def data_ptr(self) -> int:
-        """Returns the address of the first element, on devices whose memory the host can address, else 0."""
+        """Returns the address of the first element, on devices whose memory the host can address, else 0.
+
+        It does not wait: before the memory is read, `plait.cpu.synchronize` does.
+        """
         return check(_core.bind_TensorAddress(self._h))
 
     @property
