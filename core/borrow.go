@@ -238,10 +238,22 @@ func (c *Call) InBorrowed(l *Borrowed, from, n int) *Call {
 
 // InMemory adds elements from to from+n of memory without a tensor as an input. The caller keeps it alive until the call has run.
 func (c *Call) InMemory(m Memory, d DType, from, n int) *Call {
-	sizes := [...]int{n, 1}
-	c.Ins = append(c.Ins, Operand{Memory: m, Offset: from, DType: d, present: true, partial: true, Shape: sizes[:1:1], Strides: sizes[1:]})
+	c.Ins = append(c.Ins, m.elements(d, from, n))
 	c.Work = max(c.Work, n)
 	return c
+}
+
+// OutMemory adds elements from to from+n of memory without a tensor as an output, as [Call.InMemory].
+func (c *Call) OutMemory(m Memory, d DType, from, n int) *Call {
+	c.Outs = append(c.Outs, m.elements(d, from, n))
+	c.Work = max(c.Work, n)
+	return c
+}
+
+// elements returns the operand of elements from to from+n of the memory.
+func (m Memory) elements(d DType, from, n int) Operand {
+	sizes := [...]int{n, 1}
+	return Operand{Memory: m, Offset: from, DType: d, present: true, partial: true, Shape: sizes[:1:1], Strides: sizes[1:]}
 }
 
 // OutBorrowed adds elements from to from+n of borrowed memory as an output. The call must wait for [Borrowed.Waits].

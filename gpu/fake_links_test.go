@@ -2,10 +2,12 @@ package gpu
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -47,9 +49,9 @@ func (g *linkedGPU) Reach(other driver.GPU) bool {
 func (g *linkedGPU) NewBuffer(usage driver.Usage, size int, _ bool) (driver.Buffer, error) {
 	if usage&(driver.MapRead|driver.MapWrite) != 0 { // kernels of the CPU, which take no pointers to Go's memory, use it
 		m, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-		return &linkedBuffer{fakeBuffer{m}, g, false}, err
+		return &linkedBuffer{fakeBuffer{m}, g, false, false}, err
 	}
-	return &linkedBuffer{fakeBuffer{make([]byte, size)}, g, usage&driver.Uniform != 0}, nil
+	return &linkedBuffer{fakeBuffer{make([]byte, size)}, g, usage&driver.Uniform != 0, false}, nil
 }
 
 func (g *linkedGPU) NewPipeline(p driver.Program) (driver.Pipeline, error) {
@@ -116,10 +118,59 @@ type linkedBuffer struct {
 	fakeBuffer
 	g      *linkedGPU
 	params bool
+	opened bool // it is another process's
 }
 
 func (b *linkedBuffer) Map(_ bool, s driver.Status) {
 	b.g.jobs <- func() { close(s.(*linkedStatus).reached) }
+}
+
+// sharedBuffers are the buffers that GPUs of the fake driver share with other processes, which are parts of this one.
+var sharedBuffers struct {
+	sync.Mutex
+	list   []*linkedBuffer
+	opened int  // and not closed
+	closed bool // to other processes
+}
+
+func (g *linkedGPU) Share(b driver.Buffer) ([]byte, error) {
+	sharedBuffers.Lock()
+	defer sharedBuffers.Unlock()
+	sharedBuffers.list = append(sharedBuffers.list, b.(*linkedBuffer))
+	return binary.LittleEndian.AppendUint32(nil, uint32(len(sharedBuffers.list)-1)), nil
+}
+
+func (g *linkedGPU) OpenShared(handle []byte, size int) (driver.Buffer, error) {
+	sharedBuffers.Lock()
+	defer sharedBuffers.Unlock()
+	b := sharedBuffers.list[binary.LittleEndian.Uint32(handle)]
+	if sharedBuffers.closed || b.Size() != size {
+		return nil, errors.New("it cannot be opened")
+	}
+	sharedBuffers.opened++
+	return &linkedBuffer{b.fakeBuffer, g, false, true}, nil
+}
+
+func (b *linkedBuffer) Release() {
+	if b.opened {
+		sharedBuffers.Lock()
+		defer sharedBuffers.Unlock()
+		sharedBuffers.opened--
+	}
+}
+
+// RefuseShared makes GPUs of the linked fake driver open no memory of other processes, or open it again.
+func RefuseShared(refuse bool) {
+	sharedBuffers.Lock()
+	defer sharedBuffers.Unlock()
+	sharedBuffers.closed = refuse
+}
+
+// OpenedBlocks returns how many buffers of other processes GPUs of the linked fake driver have opened and not closed.
+func OpenedBlocks() int {
+	sharedBuffers.Lock()
+	defer sharedBuffers.Unlock()
+	return sharedBuffers.opened
 }
 
 type linkedPipeline struct {

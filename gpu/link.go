@@ -262,7 +262,7 @@ func (r *encoder) notePeers(c *core.Call) {
 			if shader.Slab(o.Memory) == 0 {
 				continue // a number, or absent
 			}
-			if s, _ := slabOf(o.Memory); s.device != r.device {
+			if s, _ := slabOf(o.Memory); s.device != r.device || s.foreign {
 				bytes += o.Numel() * o.DType.Size()
 			}
 		}

@@ -29,6 +29,14 @@ type slab struct {
 	buffer driver.Buffer
 	size   int
 	free   []span // sorted by offset, and merged where they touch
+	// handle is what other processes open the slab by; nil if they do not. foreign says that the slab is another process's.
+	handle  []byte
+	foreign bool
+}
+
+// at returns a piece of the slab.
+func (s *slab) at(offset, size int) core.Memory {
+	return core.Memory{Handle: uint64(s.number)<<shader.HandleShift | uint64(offset), Size: size}
 }
 
 type span struct{ at, size int }
@@ -123,7 +131,7 @@ func (m *memory) take(size int) (core.Memory, error) {
 		at = 0
 	}
 	f := &best.free[at]
-	x := core.Memory{Handle: uint64(best.number)<<shader.HandleShift | uint64(f.at), Size: size}
+	x := best.at(f.at, size)
 	f.at += size
 	f.size -= size
 	if f.size == 0 {
@@ -176,12 +184,12 @@ func (m *memory) Release(x core.Memory) {
 	}
 }
 
-// trim releases slabs that hold no piece.
+// trim releases slabs that hold no piece, except those that other processes may have opened.
 func (m *memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.slabs = slices.DeleteFunc(m.slabs, func(s *slab) bool {
-		if len(s.free) != 1 || s.free[0].size != s.size {
+		if len(s.free) != 1 || s.free[0].size != s.size || s.handle != nil {
 			return false
 		}
 		m.reserved.Add(-int64(s.size))

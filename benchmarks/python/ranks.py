@@ -1,14 +1,16 @@
 """A step of GPT-2 124M on one GPU, and on several with DistributedDataParallel and FSDP, in bfloat16 by autocast.
 
     python benchmarks/python/ranks.py --gpus 2
+    python -m plait.distributed.run --nproc-per-node 2 benchmarks/python/ranks.py --processes
 
-Each GPU has 8 sequences of 1024 tokens, whatever their number. Times are medians of one rank's steps, at whose ends all
-ranks wait for each other.
+The ranks are threads, or with --processes processes. Each GPU has 8 sequences of 1024 tokens, whatever their number.
+Times are medians of one rank's steps, at whose ends all ranks wait for each other.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from typing import Any
@@ -22,7 +24,8 @@ from precision import gpt2_model
 
 def train(rank: int, way: str, precision: str, steps: int, times: list[float]) -> None:
     """Trains on this rank's GPU, and appends the milliseconds of rank 0's steps."""
-    distributed.init_process_group()
+    if way != "one GPU" and not distributed.is_initialized():
+        distributed.init_process_group()
     plait.manual_seed(0)
     device = plait.device("cuda", rank)
     model: Any = gpt2_model(plait).to(device)
@@ -43,7 +46,7 @@ def train(rank: int, way: str, precision: str, steps: int, times: list[float]) -
         loss.backward()
         optimizer.step()
         plait.cuda.synchronize(device)
-        if distributed.get_world_size() > 1:
+        if way != "one GPU":
             distributed.barrier()
         if rank == 0 and i >= 3:
             times.append(1e3 * (time.perf_counter() - start))
@@ -53,20 +56,25 @@ def main() -> None:
     """Prints the time of a step in each way, and the speed beside as many GPUs that need not wait for each other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--processes", action="store_true", help="each rank is a process of a launcher")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--precision", nargs="*", default=["float32", "bf16"], choices=("float32", "bf16"))
     args = parser.parse_args()
+    rank = int(os.environ["LOCAL_RANK"]) if args.processes else 0
     for precision in args.precision:
         one = 0.0
         for way in ("one GPU", "DDP", "FSDP"):
             count = 1 if way == "one GPU" else args.gpus
             times: list[float] = []
-            distributed.spawn(
-                train, (way, precision, args.steps, times), nprocs=count, devices=[f"cuda:{i}" for i in range(count)]
-            )
-            median = statistics.median(times)
-            one = one or median
-            print(f"{precision:8} {way:8} {count} x {median:8.2f} ms {count * one / median:6.2f}x", flush=True)
+            todo = way, precision, args.steps, times
+            if not args.processes:
+                distributed.spawn(train, todo, nprocs=count, devices=[f"cuda:{i}" for i in range(count)])
+            elif rank < count:
+                train(rank, *todo)
+            if rank == 0:
+                median = statistics.median(times)
+                one = one or median
+                print(f"{precision:8} {way:8} {count} x {median:8.2f} ms {count * one / median:6.2f}x", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,23 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
 )
 
-// bootOf returns a name for the time that the machine's kernel runs; the machine's own where the kernel has none.
-func bootOf(host string) string {
+// Boot returns a name for the time that the machine's kernel runs, which no other machine has; "" where the kernel has none.
+func Boot() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return host
+		return ""
 	}
 	return strings.TrimSpace(string(id))
 }
+
+// bootOf returns [Boot], or the machine's own name where the kernel has none.
+func bootOf(host string) string { return cmp.Or(Boot(), host) }
 
 // processStart returns when a process began, in a spelling that no other process of the same number shares; "" if there is no
 // such process, or nobody says.

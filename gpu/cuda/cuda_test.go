@@ -45,7 +45,7 @@ var parts = map[string]func(t *testing.T){
 		require.Error(t, err)
 		require.True(t, cuda.Driver.Shutdown())
 	},
-	"peers": peers, "order": order, "graph": graphs, "errors": failures, "fault": fault, "leave": leave,
+	"peers": peers, "shared": shared, "order": order, "graph": graphs, "errors": failures, "fault": fault, "leave": leave,
 }
 
 // fake runs a part of a test with the stand-in, and returns the calls that the driver made.
@@ -166,6 +166,49 @@ func peers(t *testing.T) {
 	q.Release()
 	to.Release()
 	from.Release()
+	gpus[1].Close()
+	gpus[0].Close()
+}
+
+// TestShared checks the calls by which processes use each other's memory.
+func TestShared(t *testing.T) {
+	compiler(t)
+	log := fake(t, "shared", "FAKE_DEVICES=2")
+	require.Equal(t, []string{
+		"retain 0", "stream 1", "retain 1", "stream 1", "alloc 1040", "share", "open shared 1", "close shared", "free",
+		"release 1: held 0 memory, 0 host, 0 events, 0 modules, 1 streams", "release 0: held 0 memory, 0 host, 0 events, 0 modules, 0 streams",
+	}, log)
+}
+
+func shared(t *testing.T) {
+	var gpus [2]driver.Sharing
+	for i := range gpus {
+		g, err := cuda.Driver.Open(i)
+		require.NoError(t, err)
+		gpus[i] = g.(driver.Sharing)
+	}
+	b, err := gpus[0].NewBuffer(driver.Storage, 1024, false)
+	require.NoError(t, err)
+	require.NoError(t, os.Setenv("FAKE_FAIL", "cuIpcGetMemHandle:801"))
+	_, err = gpus[0].Share(b)
+	require.Error(t, err)
+	require.NoError(t, os.Setenv("FAKE_FAIL", ""))
+	handle, err := gpus[0].Share(b)
+	require.NoError(t, err)
+	require.NoError(t, os.Setenv("FAKE_FAIL", "cuIpcOpenMemHandle_v2:201"))
+	_, err = gpus[1].OpenShared(handle, 1024)
+	require.Error(t, err)
+	require.NoError(t, os.Setenv("FAKE_FAIL", ""))
+	_, err = gpus[1].OpenShared(handle[1:], 1024)
+	require.ErrorContains(t, err, "a handle of 63 bytes, want 64")
+	for _, g := range gpus {
+		require.NoError(t, g.TakeError(), "what cannot be shared does no harm")
+	}
+	opened, err := gpus[1].OpenShared(handle, 1024)
+	require.NoError(t, err)
+	require.Equal(t, 1024, opened.Size())
+	opened.Release()
+	b.Release()
 	gpus[1].Close()
 	gpus[0].Close()
 }

@@ -152,6 +152,7 @@ const (
 	onDevice   memoryKind = iota
 	onHost                // pinned memory
 	parameters            // the parameters of a submission, which have no memory of their own
+	shared                // another process's
 )
 
 type buffer struct {
@@ -194,6 +195,8 @@ func (b *buffer) Release() {
 		C.plaitk_cu_free(b.g.g, b.at, 0)
 	case onHost:
 		C.plaitk_cu_free(b.g.g, b.at, 1)
+	case shared:
+		C.plaitk_cu_close_shared(b.g.g, b.at)
 	}
 }
 

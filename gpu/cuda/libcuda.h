@@ -48,11 +48,16 @@ enum {
   CU_STREAM_CAPTURE_MODE_RELAXED = 2,
   CU_MEMHOSTALLOC_PORTABLE = 1,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 };
 
 typedef struct {
   unsigned char bytes[16];
 } CUuuid;
+
+typedef struct {
+  char bytes[64];
+} CUipcMemHandle;
 
 // Each entry is the result, the name in the library, the name in the table, and the parameters.
 #define PLAITK_CU_FUNCTIONS(F)                                                                                         \
@@ -83,6 +88,9 @@ typedef struct {
   F(cuEventQuery, event_query, (CUevent event))                                                                        \
   F(cuMemAlloc_v2, alloc, (CUdeviceptr * at, size_t bytes))                                                            \
   F(cuMemFree_v2, free, (CUdeviceptr at))                                                                              \
+  F(cuIpcGetMemHandle, share, (CUipcMemHandle * handle, CUdeviceptr at))                                               \
+  F(cuIpcOpenMemHandle_v2, open_shared, (CUdeviceptr * at, CUipcMemHandle handle, unsigned flags))                     \
+  F(cuIpcCloseMemHandle, close_shared, (CUdeviceptr at))                                                               \
   F(cuMemHostAlloc, alloc_host, (void **at, size_t bytes, unsigned flags))                                             \
   F(cuMemFreeHost, free_host, (void *at))                                                                              \
   F(cuMemcpyAsync, copy, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))                            \

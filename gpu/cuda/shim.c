@@ -157,6 +157,29 @@ void plaitk_cu_free(plaitk_cu *g, CUdeviceptr at, int host) {
   leave();
 }
 
+CUresult plaitk_cu_share(plaitk_cu *g, CUdeviceptr at, CUipcMemHandle *handle) {
+  if (!enter(g)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  CUresult e = cu->share(handle, at);
+  leave();
+  return e;
+}
+
+CUresult plaitk_cu_open_shared(plaitk_cu *g, const void *handle, CUdeviceptr *at) {
+  if (!enter(g)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  CUipcMemHandle copy;
+  memcpy(&copy, handle, sizeof copy);
+  CUresult e = cu->open_shared(at, copy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  leave();
+  return e;
+}
+
+void plaitk_cu_close_shared(plaitk_cu *g, CUdeviceptr at) {
+  if (g->lost || !enter(g)) return;
+  CUresult e = cu->close_shared(at);
+  if (e) fail(g, "closing memory of another process", e);
+  leave();
+}
+
 plaitk_cu_program *plaitk_cu_load(plaitk_cu *g, const char *name, const void *image, uint32_t threads, uint32_t dynamic) {
   if (!enter(g)) return NULL;
   plaitk_cu_program *p = calloc(1, sizeof *p);

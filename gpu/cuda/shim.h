@@ -92,6 +92,13 @@ void plaitk_cu_close(plaitk_cu *g);
 CUdeviceptr plaitk_cu_alloc(plaitk_cu *g, uint64_t bytes, int host);
 void plaitk_cu_free(plaitk_cu *g, CUdeviceptr at, int host);
 
+// plaitk_cu_share writes a handle by which other processes can open memory of plaitk_cu_alloc. plaitk_cu_open_shared opens
+// memory of another process on this device, and sets at. Both return the driver's error, which does not count as one of
+// the device.
+CUresult plaitk_cu_share(plaitk_cu *g, CUdeviceptr at, CUipcMemHandle *handle);
+CUresult plaitk_cu_open_shared(plaitk_cu *g, const void *handle, CUdeviceptr *at);
+void plaitk_cu_close_shared(plaitk_cu *g, CUdeviceptr at);
+
 // plaitk_cu_load loads a compiled program; NULL on failure.
 plaitk_cu_program *plaitk_cu_load(plaitk_cu *g, const char *name, const void *image, uint32_t threads, uint32_t dynamic);
 void plaitk_cu_unload(plaitk_cu *g, plaitk_cu_program *p);

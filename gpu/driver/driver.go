@@ -64,6 +64,15 @@ type Linked interface {
 	After(s Status)
 }
 
+// A Sharing is a GPU whose buffers other processes can use.
+type Sharing interface {
+	GPU
+	// Share returns a handle by which other processes find a buffer of NewBuffer.
+	Share(b Buffer) ([]byte, error)
+	// OpenShared returns the buffer of another process with the handle and the size. Its Release leaves the other process's as it is.
+	OpenShared(handle []byte, size int) (Buffer, error)
+}
+
 // A Queue runs lists of commands in order. It is used by the goroutine that uses its GPU.
 type Queue interface {
 	// Submit and After are those of [GPU] and [Linked].

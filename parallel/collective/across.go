@@ -84,10 +84,11 @@ func (m *rendezvous) announce(p *rankCall) {
 		return
 	}
 	p.process = m.world.process
-	p.small = p.isSmall()
+	p.small, p.site = p.isSmall(), m.world.sharing.site(p, len(m.ranks))
 	w := m.message(announcement)
 	w.int(p.rank)
 	w.operation(p.op)
+	w.site(p.site)
 	w.bool(p.small)
 	p.hasData = p.small && p.readable()
 	w.bool(p.hasData)
@@ -109,7 +110,7 @@ func (m *rendezvous) receive(from int, kind messageKind, r *reader) {
 		if kind == refusal {
 			why = r.error()
 		} else {
-			p.small, p.hasData = r.bool(), r.bool()
+			p.site, p.small, p.hasData = r.site(from), r.bool(), r.bool()
 			if p.hasData {
 				p.readData(r)
 			}
@@ -158,14 +159,17 @@ func (m *rendezvous) receive(from int, kind messageKind, r *reader) {
 			round.hear()
 		}
 	case ready:
-		key, tag := r.key(), uint32(r.uint())
+		key, state := r.key(), readiness{uint32(r.uint()), r.places()}
+		if r.err != nil {
+			return
+		}
 		if j := m.jobs[key]; j != nil {
-			j.peerReady(from, tag)
+			j.peerReady(from, state)
 		} else if round := m.rounds[key]; round != nil {
 			if round.ready == nil {
-				round.ready = map[int]uint32{}
+				round.ready = map[int]readiness{}
 			}
-			round.ready[from] = tag
+			round.ready[from] = state
 		}
 	case ended:
 		key, err := r.key(), r.error()

@@ -435,3 +435,21 @@ func TestEmptySend(t *testing.T) {
 		return r.World.Barrier()
 	}))
 }
+
+// TestSynchronizeWaitsForOtherProcesses checks that waiting for a device waits for the transfers of its tensors.
+func TestSynchronizeWaitsForOtherProcesses(t *testing.T) {
+	net := wiretest.New(2, 2*time.Millisecond, 1)
+	err := spawnIn(net, []int{1, 1}, nil, Options{}, func(r *Rank) error {
+		for range 20 {
+			x := op.Full([]int{100_000}, core.Num(1), op.TensorOptions{})
+			w := r.World.AllReduce(x, Sum)
+			w.WaitForRanks()
+			if err := core.Synchronize(); err != nil {
+				return err
+			}
+			assert.True(t, w.Event().Done())
+		}
+		return nil
+	})
+	require.NoError(t, err)
+}

@@ -35,6 +35,7 @@ func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 	}
 	w := newWorld(0, o)
 	w.transport, w.process = t, t.Process()
+	w.sharing = newSharing(w.process, w.tellAll)
 	join := &joining{world: w, hellos: make([]*helloMessage, t.Processes()), lost: map[int]error{}, changed: make(chan struct{}, 1)}
 	t.Lost(join.lose)
 	t.Listen(join.listen)
@@ -251,9 +252,11 @@ func (w *World) Close() error {
 	w.world.mu.Unlock()
 	w.world.awaitRecords()
 	limit := time.Now().Add(closeWait)
+	inUse := false
 	for _, e := range ends {
-		e.WaitFor(time.Until(limit))
+		inUse = !e.WaitFor(time.Until(limit)) || inUse
 	}
+	w.world.sharing.close(inUse)
 	m := writer{byte(processLeft)}
 	m.error(errClosed)
 	w.world.tellAll(m)
@@ -313,6 +316,8 @@ func (w *world) receive(from int, message []byte) {
 		if err := r.error(); r.err == nil {
 			w.leftBy(from, err)
 		}
+	case offered:
+		w.sharing.receive(from, r)
 	case faulted:
 		if why := r.string(); r.err == nil {
 			go w.record(why, false) // it may wait for a file

@@ -142,6 +142,7 @@ func launchRelayed(j *job, through *relay) {
 		return
 	}
 	for i, p := range j.calls {
+		p.noteEnd(j.ends[i])
 		p.work.settle([]core.Event{j.ends[i]}, nil)
 	}
 	through.add(j)

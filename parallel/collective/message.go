@@ -12,7 +12,7 @@ import (
 
 // wireFormat is the number of the format of messages and transfers. Processes with different numbers do not form a world. Count it up with any
 // change of the messages, or of how transfers are cut.
-const wireFormat = 3
+const wireFormat = 4
 
 // A messageKind says what a message is about.
 type messageKind byte
@@ -34,6 +34,7 @@ const (
 	withdrawal                      // a rank no longer waits for the recv of its send
 	revocationBy                    // a rank has revoked a channel
 	rankLeft                        // a rank has left a group
+	offered                         // memory of a process's device: see [sharing]
 	faulted                         // a process writes a flight record: the others write theirs
 )
 

@@ -12,7 +12,7 @@ import (
 // sendAcross announces a send to a rank of another process. Small data goes along.
 func (m *rendezvous) sendAcross(p *rankCall) {
 	m.numbered++
-	p.number, p.process = m.numbered, m.world.process
+	p.number, p.process, p.site = m.numbered, m.world.process, m.world.sharing.site(p, len(m.ranks))
 	m.outgoing[p.number] = p
 	p.timer = time.AfterFunc(p.op.Timeout, func() { m.withdraw(p) })
 	to := m.home(p.op.Root)
@@ -20,6 +20,7 @@ func (m *rendezvous) sendAcross(p *rankCall) {
 	w.int(p.rank)
 	w.uint(p.number)
 	w.operation(p.op)
+	w.site(p.site)
 	small := p.isSmall() && p.readable()
 	if w.bool(small); small {
 		w = m.withData(w, p, to)
@@ -30,7 +31,7 @@ func (m *rendezvous) sendAcross(p *rankCall) {
 // receiveSend reads the send of a rank of another process.
 func (m *rendezvous) receiveSend(from int, r *reader) {
 	n := len(m.ranks)
-	p := &rankCall{rank: r.rank(n), number: r.uint(), op: r.operation(n), elsewhere: true, process: from}
+	p := &rankCall{rank: r.rank(n), number: r.uint(), op: r.operation(n), site: r.site(from), elsewhere: true, process: from}
 	if r.bool() {
 		p.readData(r)
 	}
@@ -55,6 +56,8 @@ func (m *rendezvous) receiveAcross(send, recv *rankCall) {
 	w := m.message(matched)
 	w.uint(send.number)
 	w.int(recv.rank)
+	recv.site = m.world.sharing.site(recv, len(m.ranks))
+	w.site(recv.site)
 	w.bool(small)
 	m.world.post(send.process, w)
 	m.transferAcross(send, recv, small)
@@ -62,7 +65,7 @@ func (m *rendezvous) receiveAcross(send, recv *rankCall) {
 
 // sendMatched reads that a send has met its recv.
 func (m *rendezvous) sendMatched(from int, r *reader) {
-	number, rank, done := r.uint(), r.rank(len(m.ranks)), r.bool()
+	number, rank, where, done := r.uint(), r.rank(len(m.ranks)), r.site(from), r.bool()
 	p := m.outgoing[number]
 	if r.err != nil {
 		return
@@ -82,7 +85,7 @@ func (m *rendezvous) sendMatched(from int, r *reader) {
 		p.work.settle(nil, nil)
 		return
 	}
-	recv := &rankCall{rank: rank, elsewhere: true, process: from, op: &Operation{Kind: KindRecv, Root: p.rank, Outs: p.op.Ins}}
+	recv := &rankCall{rank: rank, elsewhere: true, process: from, site: where, op: &Operation{Kind: KindRecv, Root: p.rank, Outs: p.op.Ins}}
 	recv.work = newWork("recv")
 	m.transferAcross(p, recv, false)
 }

@@ -28,6 +28,7 @@ type rankCall struct {
 	elsewhere bool        // the rank lives in another process
 	process   int         // where it lives
 	number    uint64      // of a send to another process
+	site      *site       // nil if other processes cannot use its tensors
 	small     bool        // the host has the inputs, and they are small: see [rankCall.isSmall]
 	data      [][]byte    // of a call from another process: its inputs, if they are small; nil for those that are not needed here
 	dataErr   error       // why data is not valid

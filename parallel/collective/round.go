@@ -22,8 +22,8 @@ type round struct {
 	revoked    bool  // its channel is, so that further ranks do not arrive
 	verdict    verdict
 	err        error
-	timer      *time.Timer    // since the first rank of this process has arrived
-	ready      map[int]uint32 // the processes that have launched it already, and their tags
+	timer      *time.Timer       // since the first rank of this process has arrived
+	ready      map[int]readiness // of the processes that have launched it already
 }
 
 // A roundKey identifies a round, or the transfer of a send with its number in place of seq.

@@ -29,14 +29,15 @@ type streamKey struct {
 	use          streamUse
 }
 
-// A streamUse is what a stream is for: copies from the host, and all work on devices that the host can address; copies to the host; or
-// direct exchange with other devices.
+// A streamUse is what a stream is for: copies from the host, and all work on devices that the host can address; copies to the host; direct
+// exchange with other devices; or the ends of work that runs on no stream.
 type streamUse uint8
 
 const (
 	ordinary streamUse = iota
 	toHost
 	direct
+	ends
 )
 
 func (s *streams) of(op string, dev core.Device, peer int) (core.Stream, error) {
@@ -85,6 +86,17 @@ func (s *streams) find(op string, dev core.Device, peer int, use streamUse) (cor
 		s.open[key] = stream
 	}
 	return stream, nil
+}
+
+// noteEnd has [core.Device.Synchronize] wait for the end of a call that no stream of the device runs as a whole. The stream for that has no calls,
+// so nothing else waits for it.
+func (p *rankCall) noteEnd(end core.Event) {
+	if p.stream == nil {
+		return
+	}
+	if s, err := p.streams.find(p.op.name(), p.stream.Device(), everyone, ends); err == nil {
+		s.Wait(end)
+	}
 }
 
 func closed(op string) error {

@@ -25,11 +25,13 @@ type wireJob struct {
 	calls      []*rankCall
 	plan       []step
 	small      bool       // see [smallLimit]
+	linked     bool       // devices use each other's memory: see [linked]
 	before     []*wireJob // jobs that must end first, so that not too many run at a time
 	reads      [][]core.Event
 	writes     [][]core.Event
 	units      []*wireUnit
-	received   int // messages to this process
+	received   int     // messages to this process
+	steps      []*step // of a linked job: those that this process runs
 	end        *deferredEvent
 	held       atomic.Bool // the transport may still use its memory
 	written    atomic.Bool // outputs have changed, or may have
@@ -59,10 +61,16 @@ func (j *wireJob) needs(process int) bool {
 type wirePeer struct {
 	ready, ended      chan struct{} // closed once known
 	isReady, hasEnded bool
-	tag               uint32 // of the first message to the process
-	refused           error  // it is not ready, and will not be
-	failure           error  // its data is not valid
-	sends, receives   int    // messages to it, and from it
+	readiness
+	refused         error // it is not ready, and will not be
+	failure         error // its data is not valid
+	sends, receives int   // messages to it, and from it; of a linked job, pieces of it that this process uses, and the reverse
+}
+
+// A readiness is what a process says when it is ready.
+type readiness struct {
+	tag    uint32           // of the first message to the process
+	places map[source]place // of a linked job: where its tensors are
 }
 
 // jobsAtOnce is how many transfers of one channel run at a time. They begin in the order of the calls, which is the same in all processes.
@@ -84,7 +92,12 @@ func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCa
 		}
 		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
 	}
-	if !small {
+	switch {
+	case small:
+	case linked(calls):
+		j.linked = true
+		j.share()
+	default:
 		j.units, j.received = j.cut()
 	}
 	return j
@@ -115,7 +128,7 @@ func (j *wireJob) clash() error {
 }
 
 // launch starts the job and settles the works of its calls. The rendezvous is locked. early holds the processes that are ready already.
-func (j *wireJob) launch(early map[int]uint32) {
+func (j *wireJob) launch(early map[int]readiness) {
 	m := j.rendezvous
 	if j.small && j.lacking() == 0 && len(j.waits()) == 0 {
 		j.sendSmall(nil)
@@ -128,8 +141,8 @@ func (j *wireJob) launch(early map[int]uint32) {
 	}
 	m.jobs[j.key] = j
 	m.world.add(j)
-	for p, tag := range early {
-		j.peerReady(p, tag)
+	for p, state := range early {
+		j.peerReady(p, state)
 	}
 	for p := range j.peers {
 		if err := m.world.lostProcess(p); err != nil {
@@ -137,6 +150,7 @@ func (j *wireJob) launch(early map[int]uint32) {
 		}
 	}
 	for _, p := range j.calls {
+		p.noteEnd(j.end)
 		p.work.settle([]core.Event{j.end}, nil)
 	}
 	go j.run()
@@ -282,12 +296,12 @@ func (j *wireJob) failure() error {
 	return j.err
 }
 
-// peerReady records that a process is ready and expects messages with tags from the given one on.
-func (j *wireJob) peerReady(process int, tag uint32) {
+// peerReady records that a process is ready.
+func (j *wireJob) peerReady(process int, state readiness) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if p := j.peers[process]; p != nil && !p.isReady {
-		p.isReady, p.tag = true, tag
+		p.isReady, p.readiness = true, state
 		close(p.ready)
 	}
 }

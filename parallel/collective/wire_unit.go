@@ -128,6 +128,10 @@ func (j *wireJob) transfer(err error) {
 	if failure := j.failure(); err == nil {
 		err = failure
 	}
+	var places map[source]place
+	if j.linked && err == nil {
+		places, err = j.places()
+	}
 	if err != nil {
 		j.fail(err)
 		m.tellFailed(j.key, err)
@@ -137,12 +141,44 @@ func (j *wireJob) transfer(err error) {
 	w := m.message(ready)
 	w.key(j.key)
 	w.uint(uint64(tag & tagMask))
+	w.places(places)
 	for process, p := range j.peers {
 		if p.sends+p.receives > 0 {
 			m.world.post(process, w)
 		}
 	}
+	if j.linked {
+		j.written.Store(true) // from now on others may write
+		if err := j.runSteps(); err != nil {
+			j.fail(err)
+		}
+	} else {
+		j.runUnits(tag)
+	}
+	w = m.message(ended)
+	w.key(j.key)
+	w.error(j.failure())
+	for process, p := range j.peers {
+		if p.sends > 0 {
+			m.world.post(process, w)
+		}
+	}
+	for _, p := range j.peers {
+		if p.receives > 0 {
+			if !j.said(p.ended) {
+				<-p.ended
+			}
+			if p.failure != nil {
+				j.fail(p.failure)
+			}
+		}
+	}
+}
+
+// runUnits carries out the chunks, several at a time.
+func (j *wireJob) runUnits(tag uint32) {
 	j.touch()
+	defer j.touch()
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 2*len(j.peers)+4)
 	for _, u := range j.units {
@@ -155,22 +191,6 @@ func (j *wireJob) transfer(err error) {
 		})
 	}
 	wg.Wait()
-	j.touch()
-	w = m.message(ended)
-	w.key(j.key)
-	w.error(j.failure())
-	for process, p := range j.peers {
-		if p.sends > 0 {
-			m.world.post(process, w)
-		}
-	}
-	for _, p := range j.peers {
-		if p.receives > 0 {
-			if <-p.ended; p.failure != nil {
-				j.fail(p.failure)
-			}
-		}
-	}
 }
 
 // runUnit carries out a chunk. All transfers take place also after an error, because the other processes expect them.
@@ -223,10 +243,8 @@ func (j *wireJob) runUnit(u *wireUnit, tag uint32) error {
 // awaitReady waits until a process is ready, or is known not to be. A process that takes longer than the timeout of the operation, because
 // its tensors wait for something else, is given up: data may not be left without its counterpart.
 func (j *wireJob) awaitReady(process int, p *wirePeer) {
-	select {
-	case <-p.ready:
+	if j.said(p.ready) {
 		return
-	default:
 	}
 	limit := j.timeout()
 	timer := time.NewTimer(limit)

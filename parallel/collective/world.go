@@ -25,6 +25,7 @@ type world struct {
 	homes     []int     // process of each rank; nil in a world of one process
 	tags      atomic.Uint32
 	sent      atomic.Int64 // bytes of messages and data
+	sharing   *sharing     // nil in a world of one process
 
 	mu      sync.Mutex
 	groups  map[uint64]*rendezvous
