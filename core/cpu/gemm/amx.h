@@ -5,27 +5,48 @@
 // Panels are made of such squares, with zeros after the last line and the last element of K.
 
 #define SQUARE PLAITK_GEMM_SQUARE
-#define LOCAL __attribute__((target("arch=x86-64-v4"))) static inline __attribute__((always_inline))
+#define PREFETCH_BYTES 256  // of a line of bfloat16
+#define VECTORS __attribute__((target("arch=x86-64-v4,avx512bf16")))
+#define LOCAL VECTORS static inline __attribute__((always_inline))
 
-// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each.
-LOCAL void load_lines(__m512i *square, const uint16_t *src, int64_t lines, int64_t line_step, int64_t elements) {
+// Loads up to 32 elements that are adjacent.
+LOCAL __m512i load_elements(const char *src, bool rounds, int64_t elements) {
   __mmask32 some = elements < 2 * SQUARE ? (1u << elements) - 1 : ~0u;
+  if (!rounds) return _mm512_maskz_loadu_epi16(some, src);
+  __m512 first = _mm512_maskz_loadu_ps((__mmask16)some, src);
+  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps((__mmask16)(some >> SQUARE), src + 64), first);
+}
+
+// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each. So many lines are too many streams for
+// the processor to foresee, so it is told what comes a few squares later.
+LOCAL void load_lines(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t line_step,
+                      int64_t elements) {
 #pragma GCC unroll 16
   for (int i = 0; i < SQUARE; i++) {
-    square[i] = i < lines ? _mm512_maskz_loadu_epi16(some, src + i * line_step) : _mm512_setzero_si512();
+    const char *line = src + i * line_step, *ahead = line + (rounds ? 2 : 1) * PREFETCH_BYTES;
+    __builtin_prefetch(ahead, 0, 2);
+    if (rounds) __builtin_prefetch(ahead + 64, 0, 2);
+    square[i] = i < lines ? load_elements(line, rounds, elements) : _mm512_setzero_si512();
   }
 }
 
-// Loads up to 16 adjacent lines: a row of 16 lines for each pair.
-LOCAL void load_steps(__m512i *square, const uint16_t *src, int64_t lines, int64_t elements, int64_t depth_step) {
+// Loads an element of up to 16 adjacent lines.
+LOCAL __m512i load_step(const char *src, bool rounds, int64_t lines) {
   __mmask16 some = (__mmask16)((1u << lines) - 1);
+  if (!rounds) return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, src));
+  return _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, src)));
+}
+
+// Loads up to 16 adjacent lines: a row of 16 lines for each pair.
+LOCAL void load_steps(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t elements,
+                      int64_t depth_step) {
 #pragma GCC unroll 16
   for (int p = 0; p < SQUARE; p++) {
-    const uint16_t *row = src + 2 * p * depth_step;
-    __m256i first = _mm256_setzero_si256(), second = first;
-    if (2 * p < elements) first = _mm256_maskz_loadu_epi16(some, row);
-    if (2 * p + 1 < elements) second = _mm256_maskz_loadu_epi16(some, row + depth_step);
-    square[p] = _mm512_or_si512(_mm512_cvtepu16_epi32(first), _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), 16));
+    const char *row = src + 2 * p * depth_step;
+    __m512i first = _mm512_setzero_si512(), second = first;
+    if (2 * p < elements) first = load_step(row, rounds, lines);
+    if (2 * p + 1 < elements) second = load_step(row + depth_step, rounds, lines);
+    square[p] = _mm512_or_si512(first, _mm512_slli_epi32(second, 16));
   }
 }
 
@@ -36,52 +57,54 @@ LOCAL void transpose_square(__m512i *square) {
   memcpy(square, r, sizeof r);
 }
 
-// Loads a square with any strides: a row for each pair if by_steps, else one for each line.
-LOCAL void load_square(__m512i *square, const uint16_t *src, int64_t lines, int64_t line_step, int64_t elements,
-                       int64_t depth_step, bool by_steps) {
-  if (line_step == 1) {
-    load_steps(square, src, lines, elements, depth_step);
-  } else if (depth_step == 1) {
-    load_lines(square, src, lines, line_step, elements);
+// Loads a square with any strides, in bytes: a row for each pair if by_steps, else one for each line.
+LOCAL void load_square(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t line_step,
+                       int64_t elements, int64_t depth_step, bool by_steps) {
+  const int64_t size = rounds ? 4 : 2;
+  if (line_step == size) {
+    load_steps(square, src, rounds, lines, elements, depth_step);
+  } else if (depth_step == size) {
+    load_lines(square, src, rounds, lines, line_step, elements);
   } else {
-    uint16_t copy[SQUARE][2 * SQUARE];
+    char copy[SQUARE][2 * SQUARE * 4];
     for (int64_t i = 0; i < lines; i++) {
-      for (int64_t p = 0; p < elements; p++) copy[i][p] = src[i * line_step + p * depth_step];
+      for (int64_t p = 0; p < elements; p++) {
+        memcpy(copy[i] + p * size, src + i * line_step + p * depth_step, (size_t)size);
+      }
     }
-    load_lines(square, copy[0], lines, 2 * SQUARE, elements);
+    load_lines(square, copy[0], rounds, lines, sizeof copy[0], elements);
   }
-  if (by_steps != (line_step == 1)) transpose_square(square);
+  if (by_steps != (line_step == size)) transpose_square(square);
 }
 
-// Packs lines of `depth` elements into the order of B: dst[p * panel + i] is pair p of line i.
-__attribute__((target("arch=x86-64-v4"))) static void pack_pairs(void *dst, int64_t panel, const void *src, int dtype,
-                                                                 int64_t width, int64_t line_step, int64_t depth,
-                                                                 int64_t depth_step) {
-  (void)dtype;
-  for (int64_t p = 0; 2 * p < depth; p += SQUARE) {
-    for (int64_t i = 0; i < panel; i += SQUARE) {
-      __m512i square[SQUARE];
-      load_square(square, (const uint16_t *)src + i * line_step + 2 * p * depth_step,
-                  max64(0, min64(SQUARE, width - i)), line_step, min64(2 * SQUARE, depth - 2 * p), depth_step, true);
-#pragma GCC unroll 16
-      for (int q = 0; q < SQUARE; q++) _mm512_storeu_epi32((int32_t *)dst + (p + q) * panel + i, square[q]);
-    }
-  }
-}
-
-// Packs lines of `depth` elements into the order of A: squares whose rows are lines, those of the first 16 pairs first.
-__attribute__((target("arch=x86-64-v4"))) static void pack_squares(void *dst, int64_t panel, const void *src, int dtype,
-                                                                   int64_t width, int64_t line_step, int64_t depth,
-                                                                   int64_t depth_step) {
-  (void)dtype;
+// Packs lines of `depth` elements into the order of B: dst[p * panel + i] is pair p of line i. Or into the order of A:
+// squares whose rows are lines, those of the first 16 pairs first.
+LOCAL void pack_lines(void *dst, int64_t panel, const char *src, const bool rounds, int64_t width, int64_t line_step,
+                      int64_t depth, int64_t depth_step, const bool by_steps) {
+  const int64_t size = rounds ? 4 : 2;
   __m512i *to = dst;
   for (int64_t p = 0; p < depth; p += 2 * SQUARE) {
     for (int64_t i = 0; i < panel; i += SQUARE, to += SQUARE) {
-      load_square(to, (const uint16_t *)src + i * line_step + p * depth_step, max64(0, min64(SQUARE, width - i)),
-                  line_step, min64(2 * SQUARE, depth - p), depth_step, false);
+      __m512i square[SQUARE];
+      load_square(square, src + (i * line_step + p * depth_step) * size, rounds, max64(0, min64(SQUARE, width - i)),
+                  line_step * size, min64(2 * SQUARE, depth - p), depth_step * size, by_steps);
+#pragma GCC unroll 16
+      for (int q = 0; q < SQUARE; q++) {
+        __m512i *row = by_steps ? (__m512i *)((int32_t *)dst + (p / 2 + q) * panel + i) : to + q;
+        _mm512_storeu_si512(row, square[q]);
+      }
     }
   }
 }
+
+#define PACK(name, by_steps)                                                                                         \
+  VECTORS static void name(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,   \
+                           int64_t depth, int64_t depth_step) {                                                      \
+    if (dtype == GEMM_ROUNDED) pack_lines(dst, panel, src, true, width, line_step, depth, depth_step, by_steps);     \
+    else pack_lines(dst, panel, src, false, width, line_step, depth, depth_step, by_steps);                          \
+  }
+PACK(pack_pairs, true)
+PACK(pack_squares, false)
 
 #define TARGET __attribute__((target("arch=x86-64-v4,amx-tile,amx-bf16")))
 
@@ -156,5 +179,8 @@ static const gemm_kernels kernels_amx = {
 
 #undef TARGET
 #undef LOCAL
+#undef VECTORS
+#undef PACK
+#undef PREFETCH_BYTES
 #undef EACH_TILE
 #undef ZERO

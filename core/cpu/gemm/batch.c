@@ -19,13 +19,13 @@ typedef struct batch {
 // Runs product `index` of the batch.
 static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scratch) {
   plaitk_gemm g = b->g;
-  int64_t in_size = g.in == PLAIT_F64 ? 8 : g.in == PLAIT_F32 ? 4 : 2;
-  int64_t out_size = g.out == PLAIT_F64 ? 8 : g.out == PLAIT_F32 ? 4 : 2;
+  int64_t in_size = plait_dtype_size(g.in), out_size = plait_dtype_size(g.out);
+  int64_t a_size = g.rounded & PLAITK_GEMM_A ? 4 : in_size, b_size = g.rounded & PLAITK_GEMM_B ? 4 : in_size;
   for (int d = b->dims - 1; d >= 0; d--) {
     int64_t i = index % b->dim[d].size;
     index /= b->dim[d].size;
-    g.a = (const char *)g.a + i * b->dim[d].a * in_size;
-    g.b = (const char *)g.b + i * b->dim[d].b * in_size;
+    g.a = (const char *)g.a + i * b->dim[d].a * a_size;
+    g.b = (const char *)g.b + i * b->dim[d].b * b_size;
     g.c = (char *)g.c + i * b->dim[d].c * out_size;
   }
   b->engine->run(pool, &g, scratch);

@@ -25,7 +25,12 @@ int plaitk_gemm_has_tiles(int dtype) {
   return dtype == PLAIT_BF16 && plaitk_gemm_variant() == PLAITK_GEMM_AMX;
 }
 
-static int64_t size_of(int dtype) { return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 ? 4 : 2; }
+static int64_t size_of(int dtype) {
+  return dtype == PLAIT_F64 ? 8 : dtype == PLAIT_F32 || dtype == GEMM_ROUNDED ? 4 : 2;
+}
+
+// Returns how an operand is stored: a dtype, or GEMM_ROUNDED.
+static int stored(const plaitk_gemm *g, int operand) { return g->rounded & operand ? GEMM_ROUNDED : g->in; }
 
 // Replaces the product by the transposed one, B' A' = C'.
 static void transpose(gemm_job *j) {
@@ -33,6 +38,8 @@ static void transpose(gemm_job *j) {
   j->m = t.n, j->n = t.m;
   j->a = t.b, j->a_row = t.b_col, j->a_col = t.b_row;
   j->b = t.a, j->b_row = t.a_col, j->b_col = t.a_row;
+  j->a_in = t.b_in, j->a_size = t.b_size;
+  j->b_in = t.a_in, j->b_size = t.a_size;
   j->epilogue.c_row = t.epilogue.c_col, j->epilogue.c_col = t.epilogue.c_row;
   j->epilogue.bias_rows = !t.epilogue.bias_rows;
 }
@@ -74,13 +81,14 @@ static gemm_job job_of(const plaitk_gemm *g) {
       .a = g->a, .a_row = g->a_row, .a_col = g->a_col,
       .b = g->b, .b_row = g->b_row, .b_col = g->b_col,
       .c = g->c,
-      .in = g->in, .in_size = size_of(g->in), .out_size = size_of(g->out),
+      .a_in = stored(g, PLAITK_GEMM_A), .b_in = stored(g, PLAITK_GEMM_B), .out_size = size_of(g->out),
       .kernels = gemm_kernels_of(g->variant, g->in),
       .pairs = gemm_pair_kernels_of(g->variant, g->in),
       .epilogue = {g->out, g->c_row, g->c_col, g->alpha, g->beta, 0},
       .bias = g->bias,
   };
-  job.same_type = job.in_size == job.kernels->size;
+  job.a_size = size_of(job.a_in), job.b_size = size_of(job.b_in);
+  job.same_type = size_of(g->in) == job.kernels->size;
   if (wants_transpose(&job)) transpose(&job);
   job.in_c = job.out_size == job.kernels->size && job.epilogue.c_col == 1 && g->alpha == 1 &&
                (g->beta == 0 || g->beta == 1);
@@ -106,7 +114,7 @@ void plaitk_gemm_run(plait_pool *pool, const plaitk_gemm *g, void *scratch) {
   char *at = scratch;
   if (converts_bias(g, &job)) {
     void *bias = plait_carve(&at, g->n * job.kernels->size);
-    job.kernels->pack(bias, 1, g->bias, g->in, 1, 0, g->n, g->bias_step);
+    job.kernels->pack(bias, 1, g->bias, stored(g, PLAITK_GEMM_BIAS), 1, 0, g->n, g->bias_step);
     job.bias = bias;
   }
   if (gemm_is_split(&job)) gemm_split(pool, &job, at);

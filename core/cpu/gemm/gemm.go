@@ -53,8 +53,16 @@ type Product struct {
 	Alpha, Beta float64
 	Bias        unsafe.Pointer // nil for none
 	BiasStep    int
+	Rounded     int // which of A, B and Bias are float32 and rounded to In, which is bfloat16
 	Batch       []Dim
 }
+
+// Operands, as bits of [Product.Rounded].
+const (
+	OperandA    = C.PLAITK_GEMM_A
+	OperandB    = C.PLAITK_GEMM_B
+	OperandBias = C.PLAITK_GEMM_BIAS
+)
 
 // Run computes the product on the calling thread and the workers of a pool (see pool.Pool.Ptr); a nil pool has no
 // workers. The result does not depend on the pool. Errors come from memory.
@@ -67,6 +75,7 @@ func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 		in: C.int(p.In), out: C.int(p.Out),
 		alpha: C.double(p.Alpha), beta: C.double(p.Beta),
 		bias: p.Bias, bias_step: C.int64_t(p.BiasStep),
+		rounded: C.int(p.Rounded),
 	}
 	var dims [MaxDims]C.plaitk_gemm_dim
 	if len(p.Batch) > MaxDims {

@@ -15,8 +15,8 @@ typedef struct gemm_job {
   const char *b;
   int64_t b_row, b_col;
   char *c;
-  int in;
-  int64_t in_size, out_size;
+  int a_in, b_in;  // dtypes, or GEMM_ROUNDED
+  int64_t a_size, b_size, out_size;
   const gemm_kernels *kernels;
   const gemm_kernels *pairs;  // kernels of pairs, or NULL
   gemm_epilogue epilogue;

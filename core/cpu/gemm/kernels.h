@@ -30,6 +30,9 @@ typedef void (*gemm_unpacked)(int64_t k, const void *a, int64_t a_row, int64_t a
 typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_line,
                           void *out, int64_t out_row);
 
+// The dtype of float32 elements that are rounded to bfloat16 as they are packed.
+#define GEMM_ROUNDED (-1)
+
 // A gemm_pack copies `width` lines of `depth` elements to a panel, dst[p * panel + i], and converts them to the accumulator
 // type, or joins them to pairs. Lines from width to panel are zeros. Strides are in elements: line_step between lines,
 // depth_step along a line.

@@ -104,14 +104,19 @@ LOCAL void NAME(pack_same_type)(T *dst, int64_t panel, const T *src, int64_t wid
   }
 }
 
-// Converts n 16-bit floats.
-LOCAL void NAME(widen)(T *restrict dst, const uint16_t *restrict src, int dtype, int64_t n) {
+// Converts n 16-bit floats, or rounds as many of float32.
+LOCAL void NAME(widen)(T *restrict dst, const void *restrict src, int dtype, int64_t n) {
+  const uint16_t *half = src;
   if (dtype == PLAIT_F16) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_f16_to_f32(src[i]);
-  } else {
+    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_f16_to_f32(half[i]);
+  } else if (dtype == PLAIT_BF16) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_bf16_to_f32(src[i]);
+    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_bf16_to_f32(half[i]);
+  } else {
+    const float *full = src;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) dst[i] = (T)plait_bf16_to_f32(plait_f32_to_bf16(full[i]));
   }
 }
 
@@ -123,24 +128,24 @@ TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dty
     NAME(pack_same_type)(dst, panel, src, width, line_step, depth, depth_step);
     return;
   }
-  const uint16_t *half = src;
+  int64_t size = dtype == GEMM_ROUNDED ? 4 : 2;
   T wide[NV * LANES > MR ? NV * LANES : MR][STRIP];
   for (int64_t p = 0; p < depth; p += STRIP) {
     int64_t steps = depth - p < STRIP ? depth - p : STRIP;
     T *to = (T *)dst + p * panel;
     if (line_step == 1) {
       for (int64_t q = 0; q < steps; q++) {
-        NAME(widen)(to + q * panel, half + (p + q) * depth_step, dtype, width);
+        NAME(widen)(to + q * panel, (const char *)src + (p + q) * depth_step * size, dtype, width);
         for (int64_t i = width; i < panel; i++) to[q * panel + i] = 0;
       }
       continue;
     }
     for (int64_t i = 0; i < width; i++) {
-      const uint16_t *line = half + i * line_step + p * depth_step;
+      const char *line = (const char *)src + (i * line_step + p * depth_step) * size;
       if (depth_step == 1) {
         NAME(widen)(wide[i], line, dtype, steps);
       } else {
-        for (int64_t q = 0; q < steps; q++) NAME(widen)(&wide[i][q], line + q * depth_step, dtype, 1);
+        for (int64_t q = 0; q < steps; q++) NAME(widen)(&wide[i][q], line + q * depth_step * size, dtype, 1);
       }
     }
     NAME(pack_same_type)(to, panel, wide[0], width, STRIP, steps, 1);

@@ -9,12 +9,14 @@
 // order of an element's sum on K alone, so the bits of C are always the same.
 
 #define SHARED_BYTES (16 << 20)  // bytes of the shared operand that are packed at a time
+#define TILES_BYTES (3 << 19)    // the same for tile registers, which no cache but the second is fast enough for
 #define BLOCK_BYTES (512 << 10)  // bytes of B's panels that are reused for all panels of A; they stay in the L2 cache
 #define LOCAL_A_BYTES (192 << 10)  // bytes of a chunk's packed block of A
 #define LOCAL_B_BYTES (512 << 10)  // bytes of a chunk's packed block of B
 #define IN_PLACE_BYTES 2048      // row stride up to which A may stay unpacked: with a larger one, rows share cache sets
 #define IN_PLACE_PANELS 16       // panels of B up to which packing A does not pay
 #define SUMS_BYTES (1 << 20)     // bytes of a chunk's accumulators outside C
+#define LEAST_PANELS 2           // panels that a chunk is not narrowed below for its accumulators
 #define CHUNK_PANELS 64          // panels of a chunk, at most
 #define TAIL 16                  // each of the last chunks is 1/TAIL of what is left
 #define SMALL_CHUNKS 128         // bound on the number of small chunks that split_chunks makes
@@ -25,6 +27,8 @@
 // An operand as lines along K: rows of A, or columns of B.
 typedef struct operand {
   const char *data;
+  int dtype;
+  int64_t size;  // of an element
   int64_t lines, line_step, depth_step;
   int64_t panel;  // lines of a panel
   int64_t lanes;  // the last panel is padded with zero lines to a multiple of this
@@ -54,8 +58,8 @@ static int64_t block_start(const product *p, int64_t block) { return min64(block
 static void pack_panel(const product *p, const operand *o, int64_t line, int64_t lines, int64_t k0, int64_t depth,
                        void *to) {
   int64_t first = k0 * p->kernels->pair, elements = min64(depth * p->kernels->pair, p->job->k - first);
-  const char *from = o->data + (line * o->line_step + first * o->depth_step) * p->job->in_size;
-  o->pack(to, round_up(lines, o->lanes), from, p->job->in, lines, o->line_step, elements, o->depth_step);
+  const char *from = o->data + (line * o->line_step + first * o->depth_step) * o->size;
+  o->pack(to, round_up(lines, o->lanes), from, o->dtype, lines, o->line_step, elements, o->depth_step);
 }
 
 static char *shared_panel(const product *p, int64_t panel, int64_t k0, int64_t depth) {
@@ -207,8 +211,8 @@ static bool is_serial(const gemm_job *job) { return job->m * job->n * job->k < S
 static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
   const gemm_kernels *kn = job->pairs != NULL ? job->pairs : job->kernels;
   product p = {.job = job, .kernels = kn, .rows_local = job->m >= job->n};
-  operand a = {job->a, job->m, job->a_row, job->a_col, kn->mr, kn->a_lanes, kn->pack_a};
-  operand b = {job->b, job->n, job->b_col, job->b_row, kn->nv * kn->lanes, kn->lanes, kn->pack};
+  operand a = {job->a, job->a_in, job->a_size, job->m, job->a_row, job->a_col, kn->mr, kn->a_lanes, kn->pack_a};
+  operand b = {job->b, job->b_in, job->b_size, job->n, job->b_col, job->b_row, kn->nv * kn->lanes, kn->lanes, kn->pack};
   p.local = p.rows_local ? a : b;
   p.shared = p.rows_local ? b : a;
   p.steps = round_up(ceil_div(job->k, kn->pair), kn->unit);
@@ -216,20 +220,23 @@ static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
   p.depth = max64(8, round_up(ceil_div(p.steps, p.blocks), max64(8, kn->unit)));
   p.in_place = p.rows_local && job->same_type && job->a_col == 1 && job->a_row > 0 && job->a_row * kn->size <= IN_PLACE_BYTES &&
                job->n <= IN_PLACE_PANELS * b.panel;
-  int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES;
-  p.chunk_panels = min64(max64(1, local_bytes / (p.local.panel * p.depth * kn->size)), CHUNK_PANELS);
-  split_chunks(&p);
-
   int64_t panel = p.shared.panel;
   int64_t line_bytes = max64(1, p.steps) * kn->size;
-  int64_t lines = SHARED_BYTES / line_bytes;
-  if (!job->in_c) lines = min64(lines, SUMS_BYTES / (p.chunk_panels * p.local.panel * kn->size));
-  lines = max64(panel, lines / panel * panel);
-  p.most_lines = lines = min64(lines, round_up(p.shared.lines, panel));
+  int64_t shared_bytes = kn->pairs != NULL ? TILES_BYTES : SHARED_BYTES;
+  int64_t lines = max64(panel, shared_bytes / line_bytes / panel * panel);
+  lines = round_up(ceil_div(p.shared.lines, ceil_div(p.shared.lines, lines)), panel);  // rounds of one size
+  int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES, panel_bytes = p.local.panel * p.depth * kn->size;
+  p.chunk_panels = min64(max64(1, local_bytes / panel_bytes), CHUNK_PANELS);
+  // Accumulators outside C: narrow chunks rather than another round, which packs the local operand again.
+  int64_t sums_panels = SUMS_BYTES / (lines * p.local.panel * kn->size);
+  if (!job->in_c) p.chunk_panels = max64(1, min64(p.chunk_panels, max64(sums_panels, LEAST_PANELS)));
+  split_chunks(&p);
+  int64_t of_chunk = (p.big_chunks > 0 ? p.chunk_panels : p.small_from[1]) * p.local.panel, sums = 0;
+  if (!job->in_c) lines = min64(lines, max64(1, SUMS_BYTES / (of_chunk * panel * kn->size)) * panel);
+  p.most_lines = lines;
   p.pack_panels = max64(1, PACK_ELEMENTS / (panel * p.depth));
   p.packed = plait_carve(at, lines * line_bytes);
 
-  int64_t of_chunk = (p.big_chunks > 0 ? p.chunk_panels : p.small_from[1]) * p.local.panel, sums = 0;
   p.packed_bytes = p.in_place ? 0 : round_up(of_chunk * p.depth * kn->size, 4096);
   if (!job->in_c) sums = p.rows_local ? of_chunk * round_up(lines, kn->lanes) : lines * round_up(of_chunk, kn->lanes);
   plait_slots_plan(&p.slots, at, is_serial(job) ? 1 : min64(threads, p.chunks), p.packed_bytes + sums * kn->size, lay_out);

@@ -34,7 +34,7 @@ void gemm_small(const gemm_job *job, char *scratch) {
       const char *b = job->b + (k0 * job->b_row + j * job->b_col) * size;
       int64_t b_row = job->b_row;
       if (job->b_col != 1 || !whole) {
-        kn->pack(packed, vectors * kn->lanes, b, job->in, cols, job->b_col, depth, job->b_row);
+        kn->pack(packed, vectors * kn->lanes, b, job->b_in, cols, job->b_col, depth, job->b_row);
         b = packed;
         b_row = vectors * kn->lanes;
       }

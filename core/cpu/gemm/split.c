@@ -29,8 +29,8 @@ static gemm_job job_of(const split *s, int64_t slab) {
   const gemm_kernels *kn = job.kernels;
   int64_t k0 = slab * s->depth;
   job.k = min64(s->depth, job.k - k0);
-  job.a += k0 * job.a_col * job.in_size;
-  job.b += k0 * job.b_row * job.in_size;
+  job.a += k0 * job.a_col * job.a_size;
+  job.b += k0 * job.b_row * job.b_size;
   job.c = s->sums + slab * job.m * job.n * kn->size;
   job.out_size = kn->size;
   job.epilogue = (gemm_epilogue){.out = kn->size == 8 ? PLAIT_F64 : PLAIT_F32, .c_row = job.n, .c_col = 1, .alpha = 1};

@@ -31,7 +31,7 @@ static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t
   memset(sums, 0, (size_t)(job->m * sums_row * kn->size));
   for (int64_t k0 = 0; k0 < job->k; k0 += LINE_DEPTH) {
     int64_t depth = min64(LINE_DEPTH, job->k - k0);
-    const char *a = t->a + k0 * kn->size, *b = job->b + (j * job->b_col + k0) * job->in_size;
+    const char *a = t->a + k0 * kn->size, *b = job->b + (j * job->b_col + k0) * job->b_size;
     if (job->same_type) {
       dots(cols, depth, a, job->k, b, job->b_col, sums, sums_row);
       continue;
@@ -39,8 +39,8 @@ static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t
     for (int64_t l = 0; l < cols; l += 4) {
       int64_t lines = min64(4, cols - l);
       for (int64_t i = 0; i < lines; i++) {
-        const char *line = b + (l + i) * job->b_col * job->in_size;
-        kn->pack(wide + i * LINE_DEPTH * kn->size, depth, line, job->in, depth, 1, 1, 0);
+        const char *line = b + (l + i) * job->b_col * job->b_size;
+        kn->pack(wide + i * LINE_DEPTH * kn->size, depth, line, job->b_in, depth, 1, 1, 0);
       }
       dots(lines, depth, a, job->k, wide, LINE_DEPTH, sums + l * kn->size, sums_row);
     }
@@ -54,10 +54,10 @@ static void by_rows(const thin *t, int64_t j, int64_t cols, char *sums, int64_t 
   int64_t panel = kn->nv * kn->lanes;
   for (int64_t k0 = 0; k0 == 0 || k0 < job->k; k0 += ROWS_DEPTH) {
     int64_t depth = min64(ROWS_DEPTH, job->k - k0);
-    const char *a = t->a + k0 * kn->size, *b = job->b + (k0 * job->b_row + j) * job->in_size;
+    const char *a = t->a + k0 * kn->size, *b = job->b + (k0 * job->b_row + j) * job->b_size;
     int64_t b_row = job->b_row, whole = cols / kn->lanes * kn->lanes;
     if (!job->same_type) {
-      kn->pack(wide, sums_row, b, job->in, cols, 1, depth, job->b_row);
+      kn->pack(wide, sums_row, b, job->b_in, cols, 1, depth, job->b_row);
       b = wide, b_row = sums_row, whole = sums_row;
     }
     for (int64_t q = 0; q < cols; q += panel) {
@@ -66,7 +66,7 @@ static void by_rows(const thin *t, int64_t j, int64_t cols, char *sums, int64_t 
       int64_t row = b_row;
       if (q + vectors * kn->lanes > whole) {  // a load of the last vector would go past the row
         row = vectors * kn->lanes;
-        kn->pack(wide, row, from, job->in, cols - q, 1, depth, b_row);
+        kn->pack(wide, row, from, job->b_in, cols - q, 1, depth, b_row);
         from = wide;
       }
       kn->unpacked[vectors - 1][job->m - 1](depth, a, job->k, 1, from, row, sums + q * kn->size, sums_row, k0 > 0);
@@ -119,7 +119,7 @@ void gemm_thin(plait_pool *pool, const gemm_job *job, char *scratch) {
   char *rows = plan(&t, plait_pool_threads(pool), &scratch, 1);
   if (packs(job)) {
     for (int64_t i = 0; i < job->m; i++) {
-      kn->pack(rows + i * job->k * kn->size, 1, job->a + i * job->a_row * job->in_size, job->in, 1, 0, job->k,
+      kn->pack(rows + i * job->k * kn->size, 1, job->a + i * job->a_row * job->a_size, job->a_in, 1, 0, job->k,
                job->a_col);
     }
     t.a = rows;

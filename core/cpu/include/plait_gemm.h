@@ -17,12 +17,16 @@ typedef struct plaitk_gemm {
   void *c;
   int64_t c_row, c_col;
   int in;   // dtype of A, B and bias: PLAIT_F16, PLAIT_BF16, PLAIT_F32 or PLAIT_F64
+  int rounded;  // which of them (PLAITK_GEMM_A, _B, _BIAS) are stored as float32 and rounded to PLAIT_BF16, which is `in`
   int out;  // dtype of C: PLAIT_F64 if and only if `in` is, else F16, BF16 or F32. Accumulators are float32 or float64.
   double alpha, beta;  // C is not read if beta == 0
   const void *bias;    // NULL or [n], added to every row of C
   int64_t bias_step;
   int variant;  // the instruction set; plaitk_gemm_batched sets it
 } plaitk_gemm;
+
+// Operands, as bits.
+enum { PLAITK_GEMM_A = 1, PLAITK_GEMM_B = 2, PLAITK_GEMM_BIAS = 4 };
 
 // A batch dimension: its size, and the operands' strides along it in elements.
 typedef struct plaitk_gemm_dim {
