@@ -114,8 +114,8 @@ type castKey struct {
 type cachedCast struct {
 	version uint32 // of the parameter's storage at the time of the cast
 	storage *Storage
-	life    uint32 // [Storage.Generation], since storages are recycled
-	tensor  *Tensor
+	life    uint32     // [Storage.Generation], since storages are recycled
+	tensor  *Tensor    // nil if the parameter was used, and not cast
 	made    *Recording // in progress when the cast was made: a replay does not make the casts that a recording found
 }
 
@@ -159,12 +159,11 @@ func (k *castCache) clear() {
 // CachedCast returns t cast to d by convert. The caller releases the result. The cast of a float32 parameter is cached until the autocast
 // region ends or the parameter changes.
 func (m Mode) CachedCast(t *Tensor, d DType, convert func() *Tensor) *Tensor {
-	meta := t.autograd.Load()
-	if !m.AutocastCache() || t.dtype != Float32 || meta == nil || t.view.Load() != nil || !t.RequiresGrad() || !t.IsLeaf() {
+	key, ok := m.castKey(t, d)
+	if !ok {
 		return convert()
 	}
 	k := &m.Context().shared.casts
-	key := castKey{meta, d, m.GradEnabled()}
 	if old := k.get(key, t); old != nil {
 		return old
 	}
@@ -175,16 +174,50 @@ func (m Mode) CachedCast(t *Tensor, d DType, convert func() *Tensor) *Tensor {
 	return made
 }
 
+// CastsFirst reports whether this is the first time that t is to be cast to d in the autocast region, or casts of it are not cached. An
+// operation that can convert t by itself does so then: a cast is made where it is used again.
+func (m Mode) CastsFirst(t *Tensor, d DType) bool {
+	key, ok := m.castKey(t, d)
+	if !ok {
+		return true
+	}
+	k := &m.Context().shared.casts
+	if k.knows(key, t) {
+		return false
+	}
+	k.put(key, t, nil)
+	return true
+}
+
+// castKey returns the key of t's cast, which is cached if t is a float32 parameter.
+func (m Mode) castKey(t *Tensor, d DType) (key castKey, ok bool) {
+	meta := t.autograd.Load()
+	ok = m.AutocastCache() && t.dtype == Float32 && meta != nil && t.view.Load() == nil && t.RequiresGrad() && t.IsLeaf()
+	return castKey{meta, d, m.GradEnabled()}, ok
+}
+
 func (k *castCache) get(key castKey, t *Tensor) *Tensor {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	e, ok := k.casts[key]
-	if s := t.storage; !ok || e.storage != s || e.life != s.Generation() || e.made != CurrentRecording() || e.version != s.Version() {
-		return nil
+	if e := k.casts[key]; e.tensor != nil && e.of(t) {
+		return e.tensor.Alias(true)
 	}
-	return e.tensor.Alias(true)
+	return nil
 }
 
+func (k *castCache) knows(key castKey, t *Tensor) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.casts[key].of(t)
+}
+
+// of reports whether t has not changed since.
+func (e cachedCast) of(t *Tensor) bool {
+	s := t.storage
+	return e.storage == s && e.life == s.Generation() && e.made == CurrentRecording() && e.version == s.Version()
+}
+
+// put remembers a cast of t, or with nil that t was used.
 func (k *castCache) put(key castKey, t, made *Tensor) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -199,5 +232,8 @@ func (k *castCache) put(key castKey, t, made *Tensor) {
 	if k.casts == nil {
 		k.casts = map[castKey]cachedCast{}
 	}
-	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Generation(), made.Alias(true).Keep(), CurrentRecording()}
+	if made != nil {
+		made = made.Alias(true).Keep()
+	}
+	k.casts[key] = cachedCast{t.storage.Version(), t.storage, t.storage.Generation(), made, CurrentRecording()}
 }

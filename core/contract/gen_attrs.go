@@ -128,12 +128,12 @@ func ClassLossOf(c *core.Call) ClassLossAttrs {
 
 // AddTo adds the attributes to a call and returns it.
 func (a MatMulAttrs) AddTo(c *core.Call) *core.Call {
-	return c.Int(Flag(a.TransposeA), Flag(a.TransposeB), Flag(a.Reduced)).Float(a.Alpha, a.Beta)
+	return c.Int(Flag(a.TransposeA), Flag(a.TransposeB), Flag(a.Reduced), Flag(a.Rounded)).Float(a.Alpha, a.Beta)
 }
 
 // MatMulOf reads the attributes of a call.
 func MatMulOf(c *core.Call) MatMulAttrs {
-	return MatMulAttrs{c.Ints[0] != 0, c.Ints[1] != 0, c.Ints[2] != 0, c.Floats[0], c.Floats[1]}
+	return MatMulAttrs{c.Ints[0] != 0, c.Ints[1] != 0, c.Ints[2] != 0, c.Ints[3] != 0, c.Floats[0], c.Floats[1]}
 }
 
 // AddTo adds the attributes to a call and returns it.

@@ -112,6 +112,9 @@ func (d *Device) Threads() int { return d.pool.Load().Threads() }
 // HostAccessible implements [core.Device].
 func (d *Device) HostAccessible() bool { return true }
 
+// RoundsFactors reports whether matrix products in a dtype take operands of float32 too, and round them.
+func (d *Device) RoundsFactors(t core.DType) bool { return t == core.BFloat16 }
+
 // Supports implements [core.Device].
 func (d *Device) Supports(k core.KernelID) bool { return kernel.Lookup(k) != nil }
 

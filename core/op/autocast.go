@@ -38,10 +38,15 @@ func (op *opContext) autocast(inputs []**core.Tensor) {
 	}
 	op.casts = true
 	to, ok := castOf(op.name, kind).dtype(op.mode, kind, inputs)
+	rounds := ok && op.roundsInLoads(to, kind, inputs)
 	for i, p := range inputs {
 		if ok && castable(p, kind) && (*p).DType() != to {
 			t := *p
 			if op.wide = i == 0 && to == core.Float32 && convertsInLoads(op.name, inputs); op.wide {
+				continue
+			}
+			if rounds && t.DType() == core.Float32 && op.mode.CastsFirst(t, to) {
+				op.rounds = true
 				continue
 			}
 			*p = op.own(op.mode.CachedCast(t, to, func() *core.Tensor { return To(t, to) }))
@@ -58,10 +63,33 @@ func convertsInLoads(name string, inputs []**core.Tensor) bool {
 	return name != "cross_entropy" || !(*inputs[1]).DType().IsFloat() // probabilities have the scores' dtype
 }
 
+// A rounder is a device whose matrix products in a dtype take factors of float32 too, and round them as they load them.
+type rounder interface {
+	RoundsFactors(d core.DType) bool
+}
+
+// roundsInLoads reports whether the kernel of an operation can round its inputs to a dtype: where the casts are not for the graph, too. The
+// result has the bits that it has for the casts, but for subnormal numbers, which some products take for zero.
+func (op *opContext) roundsInLoads(to core.DType, kind string, inputs []**core.Tensor) bool {
+	if op.name != "linear" || op.mode.GradEnabled() || core.ForwardActive() {
+		return false
+	}
+	for i, p := range inputs {
+		if p != nil && (!castable(p, kind) || i < 2 && (*p).Dim() < 2) {
+			return false
+		}
+	}
+	dev, ok := (*inputs[0]).Device().(rounder)
+	return ok && dev.RoundsFactors(to)
+}
+
 // inputType returns the dtype in which the kernel sees x, the first input.
 func (op *opContext) inputType(x *core.Tensor) core.DType {
 	if op.wide {
 		return core.Float32
+	}
+	if op.rounds {
+		return op.mode.AutocastDType(x.Device().Kind())
 	}
 	return x.DType()
 }

@@ -217,3 +217,37 @@ func TestBackwardAndCheckpointsKnowAutocast(t *testing.T) {
 		require.Equal(t, core.Float32, w.Grad().DType())
 	})
 }
+
+// Without gradients the kernel rounds the factors of a linear layer as it loads them. A parameter is cast when it is used again.
+func TestLinearRoundsItsFactors(t *testing.T) {
+	inRank(t, func() {
+		w, b := op.Randn(40, 70).SetRequiresGrad(true), op.Randn(40)
+		for _, x := range []*core.Tensor{
+			op.Randn(2, 100, 70), op.Randn(3, 70),
+			op.Randn(70), op.To(op.Randn(50, 70), core.BFloat16),
+			op.To(op.Randn(50, 70), core.Float16), op.Transpose(op.Randn(70, 90), 0, 1),
+		} {
+			low := func(t *core.Tensor) *core.Tensor { return op.To(t, core.BFloat16) }
+			want := op.Linear(low(x), low(w), low(b))
+			core.NoGrad(func() {
+				require.NoError(t, core.Autocast("cpu", core.BFloat16, func() {
+					for range 3 {
+						got := op.Linear(x, w, b)
+						require.NoError(t, got.Err())
+						require.Equal(t, core.BFloat16, got.DType())
+						require.Equal(t, bytesOf(t, want), bytesOf(t, got), "%v", x)
+					}
+					made := false
+					core.CurrentMode().CachedCast(w, core.BFloat16, func() *core.Tensor { made = true; return low(w) })
+					require.False(t, made, "the second use has cast it")
+				}))
+			})
+		}
+		require.NoError(t, core.Autocast("cpu", core.BFloat16, func() {
+			core.NoGrad(func() {
+				double := op.To(op.Ones(3, 70), core.Float64)
+				require.ErrorContains(t, op.Linear(double, w, nil).Err(), "dtypes differ")
+			})
+		}))
+	})
+}

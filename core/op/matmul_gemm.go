@@ -40,7 +40,7 @@ func (op *opContext) multipliable(tensors ...*core.Tensor) {
 			op.failf(core.TypeError, "got a number, want a tensor")
 		case t.DType() == core.Bool:
 			op.failf(core.DTypeError, "not defined for %v", core.Bool)
-		case t.DType() != tensors[0].DType():
+		case t.DType() != tensors[0].DType() && !op.rounds:
 			op.failf(core.DTypeError, "dtypes differ, got %v and %v", tensors[0].DType(), t.DType())
 		}
 	}
@@ -96,7 +96,7 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 	if bias != nil {
 		c.In(bias)
 	}
-	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Reduced: core.ReducedProducts(x.DType()), Alpha: f.alpha, Beta: beta}.AddTo(c)
+	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Reduced: core.ReducedProducts(op.inputType(x)), Rounded: op.rounds, Alpha: f.alpha, Beta: beta}.AddTo(c)
 	c.Work = max(c.Work, out.Numel()*k/4)
 	c.InPlace = change
 	op.launch(c)

@@ -26,7 +26,7 @@ func Linear(x, weight, bias *core.Tensor) *core.Tensor {
 	}
 	shape := append([]int(nil), x.Shape()...)
 	shape[len(shape)-1] = weight.Size(0)
-	out := op.out(x.DType(), shape)
+	out := op.out(op.inputType(x), shape)
 	if op.err != nil {
 		return op.fail()
 	}

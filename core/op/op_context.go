@@ -40,6 +40,7 @@ type opContext struct {
 	grad    bool         // an input requires a gradient, and gradients are recorded; or an input has a tangent
 	casts   bool         // autocast has decided about the inputs: it is off for the ops that this one is made of
 	wide    bool         // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
+	rounds  bool         // autocast has left some inputs in float32 to the kernel, which rounds them to autocast's dtype as it loads them
 	result  *core.Tensor // the first
 	more    *owned       // what else it owns, which is seldom anything
 	forward *forward     // nil unless an input has a tangent

@@ -3,7 +3,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x4cff6f63
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe0a6f941
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 */

@@ -49,6 +49,14 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 		bias := &c.Ins[2]
 		p.Bias, p.BiasStep = bias.Ptr(), bias.Strides[0]
 	}
+	if attrs.Rounded {
+		p.In = p.Out
+		for i, bit := range []int{gemm.OperandA, gemm.OperandB, gemm.OperandBias} {
+			if i < len(c.Ins) && c.Ins[i].Present() && c.Ins[i].DType == core.Float32 {
+				p.Rounded |= bit
+			}
+		}
+	}
 	var dims [gemm.MaxDims]gemm.Dim
 	for i := range rank - 2 {
 		dims[i] = gemm.Dim{Size: out.Shape[i], A: step(a, out, i), B: step(b, out, i), C: out.Strides[i]}
