@@ -5,7 +5,6 @@
 // Panels are made of such squares, with zeros after the last line and the last element of K.
 
 #define SQUARE PLAITK_GEMM_SQUARE
-#define PREFETCH_BYTES 256  // of a line of bfloat16
 #define VECTORS __attribute__((target("arch=x86-64-v4,avx512bf16")))
 #define LOCAL VECTORS static inline __attribute__((always_inline))
 
@@ -17,13 +16,12 @@ LOCAL __m512i load_elements(const char *src, bool rounds, int64_t elements) {
   return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps((__mmask16)(some >> SQUARE), src + 64), first);
 }
 
-// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each. So many lines are too many streams for
-// the processor to foresee, so it is told what comes a few squares later.
+// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each.
 LOCAL void load_lines(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t line_step,
                       int64_t elements) {
 #pragma GCC unroll 16
   for (int i = 0; i < SQUARE; i++) {
-    const char *line = src + i * line_step, *ahead = line + (rounds ? 2 : 1) * PREFETCH_BYTES;
+    const char *line = src + i * line_step, *ahead = line + (rounds ? 2 : 1) * GEMM_PACK_AHEAD;
     __builtin_prefetch(ahead, 0, 2);
     if (rounds) __builtin_prefetch(ahead + 64, 0, 2);
     square[i] = i < lines ? load_elements(line, rounds, elements) : _mm512_setzero_si512();
@@ -181,6 +179,5 @@ static const gemm_kernels kernels_amx = {
 #undef LOCAL
 #undef VECTORS
 #undef PACK
-#undef PREFETCH_BYTES
 #undef EACH_TILE
 #undef ZERO

@@ -30,6 +30,10 @@ typedef void (*gemm_unpacked)(int64_t k, const void *a, int64_t a_row, int64_t a
 typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_line,
                           void *out, int64_t out_row);
 
+// Bytes of a line after those that are being packed, which memory is asked for: so many lines at once are more streams
+// than a processor foresees.
+#define GEMM_PACK_AHEAD 256
+
 // The dtype of float32 elements that are rounded to bfloat16 as they are packed.
 #define GEMM_ROUNDED (-1)
 

@@ -41,7 +41,10 @@ LOCAL void NAME(pack_lines)(T *dst, int64_t panel, const T *src, int64_t lines, 
   for (; p + LANES <= depth; p += LANES) {
     V r[LANES];
 #pragma GCC unroll 16
-    for (int i = 0; i < LANES; i++) r[i] = i < lines ? *(const V *)(src + i * line_step + p) : (V){0};
+    for (int i = 0; i < LANES; i++) {
+      __builtin_prefetch(src + i * line_step + p + GEMM_PACK_AHEAD / (int)sizeof(T), 0, 2);
+      r[i] = i < lines ? *(const V *)(src + i * line_step + p) : (V){0};
+    }
     NAME(transpose)(r);
 #pragma GCC unroll 16
     for (int i = 0; i < LANES - 1; i++) *(V *)(dst + (p + i) * panel) = r[i];

@@ -5,20 +5,22 @@
 
 // The smaller operand is packed once, by all workers, and shared. The other operand is split along its lines (rows of
 // A, columns of B) into chunks. Each chunk packs its own lines, one K block at a time, and multiplies them by the whole
-// shared operand. Rows of A that are faster unpacked are not packed. The split depends on the shape alone, and the
-// order of an element's sum on K alone, so the bits of C are always the same.
+// shared operand. Rows of A that are faster unpacked are not packed. The order of an element's sum depends on K
+// alone, so the bits of C do not depend on the split.
 
 #define SHARED_BYTES (16 << 20)  // bytes of the shared operand that are packed at a time
-#define TILES_BYTES (3 << 19)    // the same for tile registers, which no cache but the second is fast enough for
 #define BLOCK_BYTES (512 << 10)  // bytes of B's panels that are reused for all panels of A; they stay in the L2 cache
 #define LOCAL_A_BYTES (192 << 10)  // bytes of a chunk's packed block of A
 #define LOCAL_B_BYTES (512 << 10)  // bytes of a chunk's packed block of B
+// The same for tile registers, for which no cache but the second is fast enough.
+#define TILES_SHARED_BYTES (3 << 19)
+#define TILES_LOCAL_BYTES (64 << 10)
 #define IN_PLACE_BYTES 2048      // row stride up to which A may stay unpacked: with a larger one, rows share cache sets
 #define IN_PLACE_PANELS 16       // panels of B up to which packing A does not pay
 #define SUMS_BYTES (1 << 20)     // bytes of a chunk's accumulators outside C
 #define LEAST_PANELS 2           // panels that a chunk is not narrowed below for its accumulators
 #define CHUNK_PANELS 64          // panels of a chunk, at most
-#define TAIL 16                  // each of the last chunks is 1/TAIL of what is left
+#define TAIL 16                  // each of the last chunks is 1/TAIL of what is left, or more for few threads
 #define SMALL_CHUNKS 128         // bound on the number of small chunks that split_chunks makes
 #define PACK_ELEMENTS 16384      // elements that a packing chunk packs
 #define PATIENCE 10000           // polls of packed_chunks before a thread yields
@@ -193,14 +195,15 @@ static void run_chunk(void *arg, int64_t chunk) {
   multiply_chunk(p, chunk - p->pack_chunks);
 }
 
-// Splits the panels into equal chunks followed by smaller and smaller ones, so that workers finish together.
-static void split_chunks(product *p) {
-  int64_t panels = ceil_div(p->local.lines, p->local.panel);
-  p->big_chunks = max64(0, panels - TAIL * p->chunk_panels) / p->chunk_panels;
+// Splits the panels into equal chunks followed by smaller and smaller ones, so that workers finish together. A larger chunk
+// reads the shared operand less often.
+static void split_chunks(product *p, int threads) {
+  int64_t panels = ceil_div(p->local.lines, p->local.panel), tail = threads == 1 ? 1 : min64(4 * threads, TAIL);
+  p->big_chunks = max64(0, panels - tail * p->chunk_panels) / p->chunk_panels;
   int64_t at = p->big_chunks * p->chunk_panels, small = 0;
   while (at < panels) {
     p->small_from[small++] = at;
-    at += min64(p->chunk_panels, ceil_div(panels - at, TAIL));
+    at += min64(p->chunk_panels, ceil_div(panels - at, tail));
   }
   p->small_from[small] = panels;
   p->chunks = p->big_chunks + small;
@@ -222,15 +225,16 @@ static product plan(const gemm_job *job, int threads, char **at, int lay_out) {
                job->n <= IN_PLACE_PANELS * b.panel;
   int64_t panel = p.shared.panel;
   int64_t line_bytes = max64(1, p.steps) * kn->size;
-  int64_t shared_bytes = kn->pairs != NULL ? TILES_BYTES : SHARED_BYTES;
+  int64_t shared_bytes = kn->pairs != NULL ? TILES_SHARED_BYTES : SHARED_BYTES;
   int64_t lines = max64(panel, shared_bytes / line_bytes / panel * panel);
   lines = round_up(ceil_div(p.shared.lines, ceil_div(p.shared.lines, lines)), panel);  // rounds of one size
-  int64_t local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES, panel_bytes = p.local.panel * p.depth * kn->size;
+  int64_t panel_bytes = p.local.panel * p.depth * kn->size, local_bytes = p.rows_local ? LOCAL_A_BYTES : LOCAL_B_BYTES;
+  if (kn->pairs != NULL) local_bytes = TILES_LOCAL_BYTES;
   p.chunk_panels = min64(max64(1, local_bytes / panel_bytes), CHUNK_PANELS);
   // Accumulators outside C: narrow chunks rather than another round, which packs the local operand again.
   int64_t sums_panels = SUMS_BYTES / (lines * p.local.panel * kn->size);
   if (!job->in_c) p.chunk_panels = max64(1, min64(p.chunk_panels, max64(sums_panels, LEAST_PANELS)));
-  split_chunks(&p);
+  split_chunks(&p, threads);
   int64_t of_chunk = (p.big_chunks > 0 ? p.chunk_panels : p.small_from[1]) * p.local.panel, sums = 0;
   if (!job->in_c) lines = min64(lines, max64(1, SUMS_BYTES / (of_chunk * panel * kn->size)) * panel);
   p.most_lines = lines;
