@@ -260,6 +260,15 @@ func (c *Call) Float(v ...float64) *Call {
 }
 
 func (c *Call) operand(o *Operand, t *Tensor) {
+	c.fill(o, t)
+	if t.dtype.IsComplex() && o.storage != nil {
+		o.split()
+		c.pairs = true
+	}
+}
+
+// fill is operand for a tensor whose elements the kernel takes as they are.
+func (c *Call) fill(o *Operand, t *Tensor) {
 	o.present, o.DType, o.Shape, o.Strides = true, t.dtype, t.shape, t.strides
 	if t.isNumber {
 		o.IsNumber, o.Number = true, t.other.number
@@ -276,10 +285,6 @@ func (c *Call) operand(o *Operand, t *Tensor) {
 		return
 	}
 	o.Memory, o.Offset, o.storage, o.epoch = s.alloc.memory, t.offset, s, s.epoch
-	if t.dtype.IsComplex() {
-		o.split()
-		c.pairs = true
-	}
 	c.Work = max(c.Work, Numel(t.shape))
 	if s.shared.Load() > 0 {
 		c.shared = true

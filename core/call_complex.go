@@ -29,6 +29,25 @@ func DeclarePairs(p Pairs, kernels ...KernelID) {
 	}
 }
 
+// OutParts adds two outputs: the real and the imaginary parts of a complex tensor.
+func (c *Call) OutParts(t *Tensor) *Call { return c.parts(&c.Outs, t) }
+
+// InParts adds two inputs: the real and the imaginary parts of a complex tensor.
+func (c *Call) InParts(t *Tensor) *Call { return c.parts(&c.Ins, t) }
+
+func (c *Call) parts(list *[]Operand, t *Tensor) *Call {
+	strides := make([]int, len(t.strides))
+	for d, s := range t.strides {
+		strides[d] = 2 * s
+	}
+	for i := range 2 {
+		o := addOperand(list)
+		c.fill(o, t)
+		o.DType, o.Offset, o.Strides = t.dtype.Part(), 2*t.offset+i, strides
+	}
+	return c
+}
+
 // split makes the operand of a complex tensor one of its parts.
 func (o *Operand) split() {
 	n := len(o.Shape)

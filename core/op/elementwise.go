@@ -175,44 +175,26 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 			return []*core.Tensor{e.applyInPlace(attrs, in[0], in[1:]...)}
 		}})[0]
 	}
-	if isComplex(in...) {
+	if isComplex(in...) && !e.staysComplex(in) {
 		return replace(e.inPlaceName, func(x *core.Tensor) *core.Tensor {
 			return e.apply(attrs, append([]*core.Tensor{x}, others...)...)
 		}, t, others...)
 	}
 	op := begin(e.inPlaceName).each(in...)
+	if isComplex(in...) {
+		return e.runComplexInPlace(&op, attrs, in)
+	}
 	op.inPlace(t)
 	d := e.dtype(&op, in)
 	e.fit(&op, d, attrs)
-	shape := op.commonShape(in)
-	if op.err == nil && !slices.Equal(shape, t.Shape()) {
-		op.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
-	}
+	op.holds(t, op.commonShape(in))
 	if op.err == nil && class(d) > class(t.DType()) {
 		op.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", t.DType(), d)
 	}
 	if op.err != nil {
 		return op.fail()
 	}
-	values := in // what the derivative sees
-	for i, x := range others {
-		// The kernel must not read what it has already written.
-		if !x.IsNumber() && x.Storage() == t.Storage() && !(x.Offset() == t.Offset() && x.SameLayout(t)) {
-			in[i+1] = op.own(Clone(x))
-		}
-	}
-	if op.err == nil && op.grad {
-		var old *core.Tensor
-		for _, i := range e.uses[needs(e.grads, in)].saves {
-			if i == len(in) || in[i].IsNumber() || in[i].Storage() != t.Storage() {
-				continue
-			}
-			if old == nil {
-				old, values = op.own(Clone(t)), slices.Clone(in)
-			}
-			values[i] = old
-		}
-	}
+	values := op.aside(in, e.grads, e.uses)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -227,6 +209,39 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 		}
 	}
 	return op.done(t)
+}
+
+// holds fails unless t has the shape of what is to be written to it.
+func (op *opContext) holds(t *core.Tensor, shape []int) {
+	if op.err == nil && !slices.Equal(shape, t.Shape()) {
+		op.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", t.Shape(), shape)
+	}
+}
+
+// aside prepares the inputs of an operation that writes to the first of them: those that lie in its memory in another way become copies,
+// since the kernel must not read what it has already written. It returns the values that the derivative sees.
+func (op *opContext) aside(in []*core.Tensor, grads []*gradient, uses []variant) []*core.Tensor {
+	t := in[0]
+	for i, x := range in[1:] {
+		if !x.IsNumber() && x.Storage() == t.Storage() && !(x.Offset() == t.Offset() && x.DType() == t.DType() && x.SameLayout(t)) {
+			in[i+1] = op.own(Clone(x))
+		}
+	}
+	if op.err != nil || !op.grad {
+		return in
+	}
+	var old *core.Tensor
+	values := in
+	for _, i := range uses[needs(grads, in)].saves {
+		if i == len(in) || in[i].IsNumber() || in[i].Storage() != t.Storage() {
+			continue
+		}
+		if old == nil {
+			old, values = op.own(Clone(t)), slices.Clone(in)
+		}
+		values[i] = old
+	}
+	return values
 }
 
 // fit fails where integers are to be computed with a fraction.

@@ -41,7 +41,7 @@ func (e *Elementwise) overComplex(body string, grads ...string) *Elementwise {
 	if err != nil {
 		panic(err)
 	}
-	k.Domain = expr.Floats
+	k.Domain, k.Pairs = expr.Floats, true
 	f := &complexForm{kernel: k, ids: kernelIDs(k), grads: e.grads, uses: e.uses}
 	if len(grads) > 0 {
 		f.grads = make([]*gradient, len(e.kernel.In))
@@ -114,9 +114,16 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 		op.launch(c.Float(attrs...))
 		return e.doneComplex(op, attrs, in, out)
 	}
-	c := op.call(f.ids[computeType(d.Part())])
-	if result.IsComplex() {
-		c.Out(op.own(half(op.mode, out, 0))).Out(op.own(half(op.mode, out, 1)))
+	e.launchComplex(op, attrs, in, out, false)
+	return e.doneComplex(op, attrs, in, out)
+}
+
+// launchComplex launches the kernel, which writes to out. With change, out is the first input.
+func (e *Elementwise) launchComplex(op *opContext, attrs []float64, in []*core.Tensor, out *core.Tensor, change bool) {
+	c := op.call(e.complex.ids[computeType(e.promoted(in).Part())])
+	c.InPlace = change
+	if out.DType().IsComplex() {
+		c.OutParts(out)
 	} else {
 		c.Out(out)
 	}
@@ -128,14 +135,46 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 			re, im := numberParts(x)
 			c.In(re).In(im)
 		case x.DType().IsComplex():
-			c.In(op.own(half(op.mode, x, 0))).In(op.own(half(op.mode, x, 1)))
+			c.InParts(x)
 		default:
 			c.In(x).In(core.IntNum(0))
 		}
 	}
 	c.Float(attrs...)
 	op.launch(c)
-	return e.doneComplex(op, attrs, in, out)
+}
+
+// staysComplex reports whether the operation, on inputs of which one is complex, has a result of the dtype of the first.
+func (e *Elementwise) staysComplex(in []*core.Tensor) bool {
+	if e.complex == nil || len(e.complex.kernel.Program.Results) < 2 || slices.ContainsFunc(in, func(x *core.Tensor) bool { return x.Err() != nil }) {
+		return false
+	}
+	return !in[0].IsNumber() && in[0].DType() == e.promoted(in)
+}
+
+// runComplexInPlace is the rest of applyInPlace for inputs of which one is complex, and a result of the dtype of the first.
+func (e *Elementwise) runComplexInPlace(op *opContext, attrs []float64, in []*core.Tensor) *core.Tensor {
+	t, f := in[0], e.complex
+	op.inPlace(t)
+	if op.err == nil {
+		in = e.truths(op, in)
+	}
+	op.holds(t, op.commonShape(in))
+	if op.err != nil {
+		return op.fail()
+	}
+	values := op.aside(in, f.grads, f.uses)
+	if op.err != nil {
+		return op.fail()
+	}
+	e.launchComplex(op, attrs, in, t, true)
+	op.changed(t)
+	if op.grad {
+		if n := e.recordAs(op, f.grads, f.uses, elementwiseComplexDeriv, attrs, in, values, t); n != nil {
+			op.rebase(n, t)
+		}
+	}
+	return op.done(t)
 }
 
 // doneComplex returns the result of operands of which one is complex, and records how it came about.

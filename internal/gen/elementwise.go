@@ -71,13 +71,9 @@ func newLoopWriter(table string) *loopWriter {
 // instance adds k computed in t.
 func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
 	name := k.Instance(t)
-	text := loopText(k, t)
-	key := anonymous(k, text)
-	loop, ok := w.known[key]
-	if !ok {
-		loop = strings.ReplaceAll(name, ".", "_")
-		w.known[key] = loop
-		fmt.Fprintf(&w.loops, "\n// %s\n%s", k.Program, strings.Replace(text, "$", loop, 1))
+	loop, pairs := w.loop(k, strings.ReplaceAll(name, ".", "_"), loopText(k, t, false)), "NULL"
+	if k.Pairs && k.Program.Cheap() {
+		pairs = w.loop(k, loop+"_pairs", loopText(k, t, true))
 	}
 	var types []string
 	for _, p := range k.In {
@@ -87,7 +83,18 @@ func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
 		types = append(types, dtypeCode(t, r.Kind()))
 	}
 	w.names = append(w.names, name)
-	fmt.Fprintf(&w.rows, "    {%s, %d, %d, {%s}},\n", loop, len(k.In), len(k.Program.Results), strings.Join(types, ", "))
+	fmt.Fprintf(&w.rows, "    {%s, %s, %d, %d, {%s}},\n", loop, pairs, len(k.In), len(k.Program.Results), strings.Join(types, ", "))
+}
+
+// loop returns the name of a loop of k with the given text, which has that name unless there is one already.
+func (w *loopWriter) loop(k *expr.Kernel, name, text string) string {
+	key := anonymous(k, text)
+	if loop, ok := w.known[key]; ok {
+		return loop
+	}
+	w.known[key] = name
+	fmt.Fprintf(&w.loops, "\n// %s\n%s", k.Program, strings.Replace(text, "$", name, 1))
+	return name
 }
 
 // anonymous returns the text of k's loop with its operands and attributes named by position.
@@ -142,8 +149,8 @@ func memoryType(t expr.Type, k expr.Kind) string {
 }
 
 // loopText returns the C function of k computed in t, under the name $. All inputs are read before an output is
-// written, since an output may be an input.
-func loopText(k *expr.Kernel, t expr.Type) string {
+// written, since an output may be an input. With pairs, numbers lie in memory as complex ones.
+func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 	var head, body []string
 	clones, simd := "PLAIT_CLONES ", "#pragma omp simd"
 	var divisors []expr.Expr
@@ -155,16 +162,22 @@ func loopText(k *expr.Kernel, t expr.Type) string {
 	} else if len(divisors) > 0 {
 		simd += " reduction(| : bad)"
 	}
+	ins, outs := places("in", kinds(k.In, func(p expr.Param) expr.Kind { return p.Kind }), pairs),
+		places("out", kinds(k.Program.Results, expr.Expr.Kind), pairs && len(k.Program.Results) > 1)
 	for i, p := range k.In {
-		head = append(head, fmt.Sprintf("const %s *in%d = in[%d];", memoryType(t, p.Kind), i, i))
-		read := fmt.Sprintf("in%d[i]", i)
+		if ins[i].first {
+			head = append(head, fmt.Sprintf("const %s *in%d = in[%d];", memoryType(t, p.Kind), ins[i].operand, ins[i].operand))
+		}
+		read := ins[i].element
 		if p.Kind == expr.Logic {
 			read += " != 0"
 		}
 		body = append(body, fmt.Sprintf("const %s %s_ = %s;", expr.CType(t, p.Kind), p.Name, read))
 	}
 	for i, r := range k.Program.Results {
-		head = append(head, fmt.Sprintf("%s *out%d = out[%d];", memoryType(t, r.Kind()), i, i))
+		if outs[i].first {
+			head = append(head, fmt.Sprintf("%s *out%d = out[%d];", memoryType(t, r.Kind()), outs[i].operand, outs[i].operand))
+		}
 	}
 	for i, name := range k.Attrs {
 		if !k.Program.Uses(name) {
@@ -188,7 +201,7 @@ func loopText(k *expr.Kernel, t expr.Type) string {
 		if i >= results {
 			return fmt.Sprintf("bad |= %s == 0;", value)
 		}
-		return fmt.Sprintf("out%d[i] = %s;", i, value)
+		return fmt.Sprintf("%s = %s;", outs[i].element, value)
 	})
 	body = append(body, strings.Split(text, "\n")...)
 
@@ -206,4 +219,40 @@ func loopText(k *expr.Kernel, t expr.Type) string {
 	}
 	fmt.Fprintf(&b, "  }\n  return %s;\n}\n", status)
 	return b.String()
+}
+
+// A place is where a loop finds a value of its program: the operand, and the element of it.
+type place struct {
+	operand int
+	first   bool // whether it is the operand's first value
+	element string
+}
+
+// places returns the places of values of the given kinds: each has an operand, or with pairs, two numbers in turn share one.
+func places(name string, kinds []expr.Kind, pairs bool) []place {
+	var list []place
+	operand, second := 0, false
+	for _, k := range kinds {
+		p := place{operand: operand, first: !second, element: fmt.Sprintf("%s%d[i]", name, operand)}
+		switch {
+		case !pairs || k == expr.Logic:
+			operand++
+		case second:
+			p.element = fmt.Sprintf("%s%d[2 * i + 1]", name, operand)
+			operand, second = operand+1, false
+		default:
+			p.element = fmt.Sprintf("%s%d[2 * i]", name, operand)
+			second = true
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func kinds[T any](list []T, kind func(T) expr.Kind) []expr.Kind {
+	out := make([]expr.Kind, len(list))
+	for i, v := range list {
+		out[i] = kind(v)
+	}
+	return out
 }

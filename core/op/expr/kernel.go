@@ -19,6 +19,7 @@ type Kernel struct {
 	Attrs   []string // scalars, numbers of the compute type
 	Program *Program
 	Domain  Domain // where it has instances: no wider than the program's
+	Pairs   bool   // whether its numbers are the parts of complex ones, in turn; one result alone is a real number
 }
 
 // NewKernel parses a kernel. The signature lists the inputs and, after a semicolon, the attributes; an input that holds
@@ -97,6 +98,17 @@ func (p *Program) Divisors() []Expr {
 		}
 	})
 	return divisors
+}
+
+// Cheap reports whether the program calls no functions but those of a few instructions, so that a loop spends its time on memory.
+func (p *Program) Cheap() bool {
+	yes := p.Vectorises(F64)
+	p.Walk(func(e Expr) {
+		if c, ok := e.(*Call); ok && (c.Fn.vmath || slices.Contains([]string{"exp", "log", "sigmoid", "tanh", "hypot"}, c.Fn.Name)) {
+			yes = false
+		}
+	})
+	return yes
 }
 
 // Vectorises reports whether compilers can turn a loop over the program, computed in t on the CPU, into vector

@@ -20,10 +20,11 @@ typedef union {
 // integers were divided by zero, else 0.
 typedef int64_t (*plaitk_elementwise_loop)(void *const *in, void *const *out, const plaitk_scalar *attr, int64_t n);
 
-// One entry of a generated table. type has the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
+// One entry of a generated table. A kernel whose numbers are the parts of complex ones, in turn, may have a second loop, whose
+// operands are these numbers as they lie in memory. type has the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
 // PLAIT_F32 or PLAIT_F64.
 typedef struct {
-  plaitk_elementwise_loop loop;
+  plaitk_elementwise_loop loop, pairs;
   uint8_t nin, nout;
   uint8_t type[PLAITK_ELEMENTWISE_MAX_OPERANDS];
 } plaitk_elementwise_kernel;
@@ -31,6 +32,7 @@ typedef struct {
 typedef struct {
   void *data;           // the first element; NULL for an input that is the scalar `value`
   plaitk_scalar value;
+  double imaginary;     // the second part of `value` in a call of the second loop
   int64_t dtype;        // dtype in memory
   int64_t stride[PLAIT_MAX_DIMS];  // in elements; 0 along broadcast dimensions
 } plaitk_elementwise_operand;

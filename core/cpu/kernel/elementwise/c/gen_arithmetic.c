@@ -156,6 +156,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f32) {
 }
 
 // xr + yr, xi + yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ + yr_;
+    out0[2 * i + 1] = xi_ + yi_;
+  }
+  return 0;
+}
+
+// xr + yr, xi + yi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -171,6 +188,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f64) {
     const double yi_ = in3[i];
     out0[i] = xr_ + yr_;
     out1[i] = xi_ + yi_;
+  }
+  return 0;
+}
+
+// xr + yr, xi + yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ + yr_;
+    out0[2 * i + 1] = xi_ + yi_;
   }
   return 0;
 }
@@ -268,6 +302,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f32) {
 }
 
 // xr + alpha * yr, xi + alpha * yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ + alpha_ * yr_;
+    out0[2 * i + 1] = xi_ + alpha_ * yi_;
+  }
+  return 0;
+}
+
+// xr + alpha * yr, xi + alpha * yi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -284,6 +336,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f64) {
     const double yi_ = in3[i];
     out0[i] = xr_ + alpha_ * yr_;
     out1[i] = xi_ + alpha_ * yi_;
+  }
+  return 0;
+}
+
+// xr + alpha * yr, xi + alpha * yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ + alpha_ * yr_;
+    out0[2 * i + 1] = xi_ + alpha_ * yi_;
   }
   return 0;
 }
@@ -419,6 +489,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
 }
 
 // w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, ar + ai * k, ar * k + ai) / n; qi = where(w, ai - ar * k, ai * k - ar) / n; xr + value * qr, xi + value * qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float ar_ = in1[2 * i];
+    const float ai_ = in1[2 * i + 1];
+    const float br_ = in2[2 * i];
+    const float bi_ = in2[2 * i + 1];
+    const bool w_ = ew_abs_f32(br_) >= ew_abs_f32(bi_);
+    const float u_ = (w_ ? br_ : bi_);
+    const float v_ = (w_ ? bi_ : br_);
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+    const float n_ = u_ + v_ * k_;
+    const float qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    const float qi_ = (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    out0[2 * i] = xr_ + value_ * qr_;
+    out0[2 * i + 1] = xi_ + value_ * qi_;
+  }
+  return 0;
+}
+
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, ar + ai * k, ar * k + ai) / n; qi = where(w, ai - ar * k, ai * k - ar) / n; xr + value * qr, xi + value * qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -446,6 +544,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
     const double qi_ = (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
     out0[i] = xr_ + value_ * qr_;
     out1[i] = xi_ + value_ * qi_;
+  }
+  return 0;
+}
+
+// w = abs(br) >= abs(bi); u = where(w, br, bi); v = where(w, bi, br); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, ar + ai * k, ar * k + ai) / n; qi = where(w, ai - ar * k, ai * k - ar) / n; xr + value * qr, xi + value * qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double ar_ = in1[2 * i];
+    const double ai_ = in1[2 * i + 1];
+    const double br_ = in2[2 * i];
+    const double bi_ = in2[2 * i + 1];
+    const bool w_ = ew_abs_f64(br_) >= ew_abs_f64(bi_);
+    const double u_ = (w_ ? br_ : bi_);
+    const double v_ = (w_ ? bi_ : br_);
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+    const double n_ = u_ + v_ * k_;
+    const double qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
+    const double qi_ = (w_ ? (ai_ - ar_ * k_) : (ai_ * k_ - ar_)) / n_;
+    out0[2 * i] = xr_ + value_ * qr_;
+    out0[2 * i + 1] = xi_ + value_ * qi_;
   }
   return 0;
 }
@@ -557,6 +683,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f32) {
 }
 
 // xr + value * (ar * br - ai * bi), xi + value * (ar * bi + ai * br)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float value_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float ar_ = in1[2 * i];
+    const float ai_ = in1[2 * i + 1];
+    const float br_ = in2[2 * i];
+    const float bi_ = in2[2 * i + 1];
+    out0[2 * i] = xr_ + value_ * (ar_ * br_ - ai_ * bi_);
+    out0[2 * i + 1] = xi_ + value_ * (ar_ * bi_ + ai_ * br_);
+  }
+  return 0;
+}
+
+// xr + value * (ar * br - ai * bi), xi + value * (ar * bi + ai * br)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -577,6 +724,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f64) {
     const double bi_ = in5[i];
     out0[i] = xr_ + value_ * (ar_ * br_ - ai_ * bi_);
     out1[i] = xi_ + value_ * (ar_ * bi_ + ai_ * br_);
+  }
+  return 0;
+}
+
+// xr + value * (ar * br - ai * bi), xi + value * (ar * bi + ai * br)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcmul_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double value_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double ar_ = in1[2 * i];
+    const double ai_ = in1[2 * i + 1];
+    const double br_ = in2[2 * i];
+    const double bi_ = in2[2 * i + 1];
+    out0[2 * i] = xr_ + value_ * (ar_ * br_ - ai_ * bi_);
+    out0[2 * i + 1] = xi_ + value_ * (ar_ * bi_ + ai_ * br_);
   }
   return 0;
 }
@@ -669,6 +837,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
 }
 
 // w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, xr + xi * k, xr * k + xi) / n; qi = where(w, xi - xr * k, xi * k - xr) / n; qr, qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    const bool w_ = ew_abs_f32(yr_) >= ew_abs_f32(yi_);
+    const float u_ = (w_ ? yr_ : yi_);
+    const float v_ = (w_ ? yi_ : yr_);
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+    const float n_ = u_ + v_ * k_;
+    const float qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    const float qi_ = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    out0[2 * i] = qr_;
+    out0[2 * i + 1] = qi_;
+  }
+  return 0;
+}
+
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, xr + xi * k, xr * k + xi) / n; qi = where(w, xi - xr * k, xi * k - xr) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -691,6 +883,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
     const double qi_ = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
     out0[i] = qr_;
     out1[i] = qi_;
+  }
+  return 0;
+}
+
+// w = abs(yr) >= abs(yi); u = where(w, yr, yi); v = where(w, yi, yr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, xr + xi * k, xr * k + xi) / n; qi = where(w, xi - xr * k, xi * k - xr) / n; qr, qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    const bool w_ = ew_abs_f64(yr_) >= ew_abs_f64(yi_);
+    const double u_ = (w_ ? yr_ : yi_);
+    const double v_ = (w_ ? yi_ : yr_);
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+    const double n_ = u_ + v_ * k_;
+    const double qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
+    const double qi_ = (w_ ? (xi_ - xr_ * k_) : (xi_ * k_ - xr_)) / n_;
+    out0[2 * i] = qr_;
+    out0[2 * i + 1] = qi_;
   }
   return 0;
 }
@@ -1036,6 +1252,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f32) {
 }
 
 // xr * yr - xi * yi, xr * yi + xi * yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ * yr_ - xi_ * yi_;
+    out0[2 * i + 1] = xr_ * yi_ + xi_ * yr_;
+  }
+  return 0;
+}
+
+// xr * yr - xi * yi, xr * yi + xi * yr
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1051,6 +1284,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f64) {
     const double yi_ = in3[i];
     out0[i] = xr_ * yr_ - xi_ * yi_;
     out1[i] = xr_ * yi_ + xi_ * yr_;
+  }
+  return 0;
+}
+
+// xr * yr - xi * yi, xr * yi + xi * yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ * yr_ - xi_ * yi_;
+    out0[2 * i + 1] = xr_ * yi_ + xi_ * yr_;
   }
   return 0;
 }
@@ -1108,6 +1358,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f32) {
 }
 
 // -xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[2 * i] = -xr_;
+    out0[2 * i + 1] = -xi_;
+  }
+  return 0;
+}
+
+// -xr, -xi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1119,6 +1383,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f64) {
     const double xi_ = in1[i];
     out0[i] = -xr_;
     out1[i] = -xi_;
+  }
+  return 0;
+}
+
+// -xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(neg_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    out0[2 * i] = -xr_;
+    out0[2 * i + 1] = -xi_;
   }
   return 0;
 }
@@ -1362,6 +1640,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f32) {
 }
 
 // sr = xr * xr - xi * xi; si = 2 * xr * xi; sr * xr - si * xi, sr * xi + si * xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float sr_ = xr_ * xr_ - xi_ * xi_;
+    const float si_ = 2.0f * xr_ * xi_;
+    out0[2 * i] = sr_ * xr_ - si_ * xi_;
+    out0[2 * i + 1] = sr_ * xi_ + si_ * xr_;
+  }
+  return 0;
+}
+
+// sr = xr * xr - xi * xi; si = 2 * xr * xi; sr * xr - si * xi, sr * xi + si * xr
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1375,6 +1669,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f64) {
     const double si_ = 2.0 * xr_ * xi_;
     out0[i] = sr_ * xr_ - si_ * xi_;
     out1[i] = sr_ * xi_ + si_ * xr_;
+  }
+  return 0;
+}
+
+// sr = xr * xr - xi * xi; si = 2 * xr * xi; sr * xr - si * xi, sr * xi + si * xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cube_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double sr_ = xr_ * xr_ - xi_ * xi_;
+    const double si_ = 2.0 * xr_ * xi_;
+    out0[2 * i] = sr_ * xr_ - si_ * xi_;
+    out0[2 * i + 1] = sr_ * xi_ + si_ * xr_;
   }
   return 0;
 }
@@ -1455,6 +1765,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
 }
 
 // w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const bool w_ = ew_abs_f32(xr_) >= ew_abs_f32(xi_);
+    const float u_ = (w_ ? xr_ : xi_);
+    const float v_ = (w_ ? xi_ : xr_);
+    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+    const float n_ = u_ + v_ * k_;
+    const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
+    const float qi_ = (w_ ? (0.0f - 1.0f * k_) : (0.0f * k_ - 1.0f)) / n_;
+    out0[2 * i] = qr_;
+    out0[2 * i + 1] = qi_;
+  }
+  return 0;
+}
+
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1473,6 +1804,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
     const double qi_ = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
     out0[i] = qr_;
     out1[i] = qi_;
+  }
+  return 0;
+}
+
+// w = abs(xr) >= abs(xi); u = where(w, xr, xi); v = where(w, xi, xr); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, 1 + 0 * k, 1 * k + 0) / n; qi = where(w, 0 - 1 * k, 0 * k - 1) / n; qr, qi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const bool w_ = ew_abs_f64(xr_) >= ew_abs_f64(xi_);
+    const double u_ = (w_ ? xr_ : xi_);
+    const double v_ = (w_ ? xi_ : xr_);
+    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+    const double n_ = u_ + v_ * k_;
+    const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
+    const double qi_ = (w_ ? (0.0 - 1.0 * k_) : (0.0 * k_ - 1.0)) / n_;
+    out0[2 * i] = qr_;
+    out0[2 * i + 1] = qi_;
   }
   return 0;
 }
@@ -1700,6 +2052,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f32) {
 }
 
 // xr * xr - xi * xi, 2 * xr * xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_ * xr_ - xi_ * xi_;
+    out0[2 * i + 1] = 2.0f * xr_ * xi_;
+  }
+  return 0;
+}
+
+// xr * xr - xi * xi, 2 * xr * xi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1711,6 +2077,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f64) {
     const double xi_ = in1[i];
     out0[i] = xr_ * xr_ - xi_ * xi_;
     out1[i] = 2.0 * xr_ * xi_;
+  }
+  return 0;
+}
+
+// xr * xr - xi * xi, 2 * xr * xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(square_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_ * xr_ - xi_ * xi_;
+    out0[2 * i + 1] = 2.0 * xr_ * xi_;
   }
   return 0;
 }
@@ -1778,6 +2158,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f32) {
 }
 
 // xr - yr, xi - yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ - yr_;
+    out0[2 * i + 1] = xi_ - yi_;
+  }
+  return 0;
+}
+
+// xr - yr, xi - yi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1793,6 +2190,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f64) {
     const double yi_ = in3[i];
     out0[i] = xr_ - yr_;
     out1[i] = xi_ - yi_;
+  }
+  return 0;
+}
+
+// xr - yr, xi - yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ - yr_;
+    out0[2 * i + 1] = xi_ - yi_;
   }
   return 0;
 }
@@ -1841,135 +2255,135 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131] = {
-    {abs_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {abs_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {abs_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {abs_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {abs_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {abs_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {abs_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {add_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_scaled_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_scaled_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_scaled_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {add_scaled_grad_y_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {add_scaled_grad_y_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {add_scaled_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_scaled_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_grad_b_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_grad_b_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {addcmul_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_grad_a_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_grad_a_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {floor_divide_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {floor_divide_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {floor_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {fmod_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmod_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmod_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {fmod_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmod_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gcd_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {lerp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_weight_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_weight_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_complex_f32, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_complex_f64, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mul_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {neg_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {neg_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {neg_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {pow_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_grad_y_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_grad_y_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cube_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {cube_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {cube_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {cube_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cube_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cube_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cube_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {reciprocal_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {reciprocal_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {reciprocal_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {reciprocal_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {reciprocal_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {reciprocal_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {remainder_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {remainder_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {remainder_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {remainder_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {remainder_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sgn_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sgn_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sgn_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {sgn_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sgn_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sgn_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sgn_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sgn_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {square_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {square_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {square_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {square_grad_x_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {square_grad_x_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {square_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {square_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sub_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sub_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sub_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {neg_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sub_complex_f32, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sub_complex_f64, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {trunc_divide_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {trunc_divide_float_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {trunc_divide_float_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {abs_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {abs_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {abs_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {abs_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {abs_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {abs_complex_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {abs_complex_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_complex_f32, add_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_complex_f64, add_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_scaled_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_scaled_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_scaled_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_scaled_grad_y_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {add_scaled_grad_y_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {add_scaled_complex_f32, add_scaled_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_scaled_complex_f64, add_scaled_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_b_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_b_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_complex_f32, addcdiv_complex_f32_pairs, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_complex_f64, addcdiv_complex_f64_pairs, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {addcmul_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_complex_f32, addcmul_complex_f32_pairs, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_complex_f64, addcmul_complex_f64_pairs, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_complex_f32, div_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_complex_f64, div_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {floor_divide_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmod_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gcd_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lerp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_weight_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_weight_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_complex_f32, NULL, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_complex_f64, NULL, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mul_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mul_complex_f32, mul_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mul_complex_f64, mul_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {neg_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {neg_complex_f32, neg_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {neg_complex_f64, neg_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {pow_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_grad_y_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_y_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_complex_f32, NULL, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_complex_f64, NULL, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {cube_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {cube_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {cube_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_complex_f32, cube_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_complex_f64, cube_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {reciprocal_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {reciprocal_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {reciprocal_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {reciprocal_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {reciprocal_complex_f32, reciprocal_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {reciprocal_complex_f64, reciprocal_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {remainder_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sgn_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {sgn_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sgn_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sgn_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {square_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {square_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {square_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {square_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {square_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {square_complex_f32, square_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {square_complex_f64, square_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sub_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sub_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sub_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sub_complex_f32, sub_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sub_complex_f64, sub_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {trunc_divide_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {trunc_divide_float_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {trunc_divide_float_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

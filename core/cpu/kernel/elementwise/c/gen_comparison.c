@@ -531,6 +531,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f32) {
 }
 
 // xr == yr && xi == yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[i] = (xr_ == yr_) & (xi_ == yi_);
+  }
+  return 0;
+}
+
+// xr == yr && xi == yi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -543,6 +559,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f64) {
     const double xi_ = in1[i];
     const double yr_ = in2[i];
     const double yi_ = in3[i];
+    out0[i] = (xr_ == yr_) & (xi_ == yi_);
+  }
+  return 0;
+}
+
+// xr == yr && xi == yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
     out0[i] = (xr_ == yr_) & (xi_ == yi_);
   }
   return 0;
@@ -1007,6 +1039,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f32) {
 }
 
 // !(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f32_pairs) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[i] = !(((ew_isnan_f32(xr_) | ew_isinf_f32(xr_)) | ew_isnan_f32(xi_)) | ew_isinf_f32(xi_));
+  }
+  return 0;
+}
+
+// !(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1015,6 +1060,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
+    out0[i] = !(((ew_isnan_f64(xr_) | ew_isinf_f64(xr_)) | ew_isnan_f64(xi_)) | ew_isinf_f64(xi_));
+  }
+  return 0;
+}
+
+// !(isnan(xr) || isinf(xr) || isnan(xi) || isinf(xi))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isfinite_complex_f64_pairs) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
     out0[i] = !(((ew_isnan_f64(xr_) | ew_isinf_f64(xr_)) | ew_isnan_f64(xi_)) | ew_isinf_f64(xi_));
   }
   return 0;
@@ -1059,6 +1117,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f32) {
 }
 
 // isinf(xr) || isinf(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f32_pairs) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[i] = ew_isinf_f32(xr_) | ew_isinf_f32(xi_);
+  }
+  return 0;
+}
+
+// isinf(xr) || isinf(xi)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1067,6 +1138,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
+    out0[i] = ew_isinf_f64(xr_) | ew_isinf_f64(xi_);
+  }
+  return 0;
+}
+
+// isinf(xr) || isinf(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isinf_complex_f64_pairs) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
     out0[i] = ew_isinf_f64(xr_) | ew_isinf_f64(xi_);
   }
   return 0;
@@ -1111,6 +1195,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f32) {
 }
 
 // isnan(xr) || isnan(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f32_pairs) {
+  const float *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[i] = ew_isnan_f32(xr_) | ew_isnan_f32(xi_);
+  }
+  return 0;
+}
+
+// isnan(xr) || isnan(xi)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1119,6 +1216,19 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
+    out0[i] = ew_isnan_f64(xr_) | ew_isnan_f64(xi_);
+  }
+  return 0;
+}
+
+// isnan(xr) || isnan(xi)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(isnan_complex_f64_pairs) {
+  const double *in0 = in[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
     out0[i] = ew_isnan_f64(xr_) | ew_isnan_f64(xi_);
   }
   return 0;
@@ -1397,6 +1507,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f32) {
 }
 
 // xr != yr || xi != yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f32_pairs) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[i] = (xr_ != yr_) | (xi_ != yi_);
+  }
+  return 0;
+}
+
+// xr != yr || xi != yi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1409,6 +1535,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f64) {
     const double xi_ = in1[i];
     const double yr_ = in2[i];
     const double yi_ = in3[i];
+    out0[i] = (xr_ != yr_) | (xi_ != yi_);
+  }
+  return 0;
+}
+
+// xr != yr || xi != yi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_complex_f64_pairs) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
     out0[i] = (xr_ != yr_) | (xi_ != yi_);
   }
   return 0;
@@ -1439,112 +1581,112 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_comparison[108] = {
-    {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_grad_x_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_x_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_grad_low_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_low_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_grad_high_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_high_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_min_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_grad_low_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_grad_low_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_max_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_grad_high_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_grad_high_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_i64, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_numbers_grad_x_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_numbers_grad_x_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_min_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_max_number_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_number_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {eq_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {eq_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {eq_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {eq_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {eq_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {fmax_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmax_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmax_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {ge_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ge_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {ge_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {gt_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {gt_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {gt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {isclose_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_nan_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_nan_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_nan_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_nan_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isfinite_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isfinite_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isfinite_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isfinite_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isinf_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isinf_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isinf_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isinf_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isnan_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isnan_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isnan_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isnan_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {le_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {le_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {le_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {lt_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {lt_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {lt_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {clamp_min_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {maximum_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {maximum_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {maximum_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {maximum_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {minimum_grad_x_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {minimum_grad_x_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {minimum_grad_y_f32, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {minimum_grad_y_f64, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {ne_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ne_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {ne_i64, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {ne_complex_f32, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ne_complex_f64, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {signbit_f32, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {signbit_f64, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {clamp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_low_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_low_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_high_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_high_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_grad_low_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_low_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_grad_high_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_high_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_numbers_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_numbers_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_number_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_number_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_number_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_number_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {eq_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {eq_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {eq_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {eq_complex_f32, eq_complex_f32_pairs, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {eq_complex_f64, eq_complex_f64_pairs, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {fmax_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {ge_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ge_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {ge_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {gt_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {gt_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {gt_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {isclose_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_complex_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_complex_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_complex_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_complex_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_complex_f32, isfinite_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_complex_f64, isfinite_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isinf_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isinf_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isinf_complex_f32, isinf_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isinf_complex_f64, isinf_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isnan_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isnan_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isnan_complex_f32, isnan_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isnan_complex_f64, isnan_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {le_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {le_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {le_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {lt_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {lt_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {lt_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {maximum_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {maximum_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {minimum_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {minimum_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {ne_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ne_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {ne_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {ne_complex_f32, ne_complex_f32_pairs, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ne_complex_f64, ne_complex_f64_pairs, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {signbit_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {signbit_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
 };

@@ -106,6 +106,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f32) {
 }
 
 // xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_;
+    out0[2 * i + 1] = -xi_;
+  }
+  return 0;
+}
+
+// xr, -xi
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -117,6 +131,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f64) {
     const double xi_ = in1[i];
     out0[i] = xr_;
     out1[i] = -xi_;
+  }
+  return 0;
+}
+
+// xr, -xi
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_;
+    out0[2 * i + 1] = -xi_;
   }
   return 0;
 }
@@ -138,6 +166,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f32) {
 }
 
 // -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[2 * i] = -xi_;
+    out0[2 * i + 1] = xr_;
+  }
+  return 0;
+}
+
+// -xi, xr
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -153,19 +195,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64) {
   return 0;
 }
 
+// -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    out0[2 * i] = -xi_;
+    out0[2 * i + 1] = xr_;
+  }
+  return 0;
+}
+
 const plaitk_elementwise_kernel plaitk_elementwise_complex[14] = {
-    {angle_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {angle_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {angle_complex_f32, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {angle_complex_f64, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {conj_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {conj_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {conj_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {conj_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {conj_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {conj_f32, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {conj_f64, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {conj_i64, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {turn_complex_f32, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {turn_complex_f64, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {angle_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {angle_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {angle_complex_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {angle_complex_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {conj_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {conj_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {conj_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {conj_complex_f32, conj_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {conj_complex_f64, conj_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {conj_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {conj_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {conj_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {turn_complex_f32, turn_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {turn_complex_f64, turn_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

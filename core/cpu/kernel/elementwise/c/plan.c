@@ -80,13 +80,16 @@ static void add_lanes(plan *p, const plaitk_elementwise_call *call) {
     lane *l = &p->lane[k];
     l->data = o->data;
     l->value = o->value;
+    l->imaginary = o->imaginary;
     l->scalar = o->data == NULL;
     l->type = call->kernel->type[k];
     l->dtype = l->scalar ? l->type : (int)o->dtype;
-    l->size = (int)plait_dtype_size(l->dtype);
-    l->type_size = (int)plait_dtype_size(l->type);
+    l->size = (int)size_of(l->dtype);
+    l->type_size = (int)size_of(l->type);
     l->convert = NULL;
-    if (l->dtype != l->type) {
+    if (l->type >= PLAIT_DTYPES) {
+      if (l->dtype != l->type) l->convert = plaitk_elementwise_widen(l->dtype);
+    } else if (l->dtype != l->type) {
       l->convert = k < p->nin ? plaitk_copying_converter(l->type, l->dtype) : plaitk_copying_converter(l->dtype, l->type);
     }
   }
@@ -140,7 +143,7 @@ static bool is_streamed(const plan *p, const lane *out, int64_t count) {
 // Reports whether two lanes, both inputs or both outputs, are the parts of complex numbers that follow each other.
 static bool is_pair(const plan *p, const lane *a, const lane *b) {
   if (a->scalar || b->scalar || a->convert != NULL || b->convert != NULL || a->dtype != b->dtype) return false;
-  if (a->col != 2 || a->size < 4) return false;
+  if (a->col != 2 || (a->size != 4 && a->size != 8)) return false;
   return b->data == a->data + a->size && memcmp(a->stride, b->stride, (size_t)p->ndim * sizeof a->stride[0]) == 0;
 }
 
@@ -186,7 +189,7 @@ static void plan_blocks(plan *p, int64_t count) {
 
 bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call) {
   const plaitk_elementwise_kernel *kernel = call->kernel;
-  p->loop = kernel->loop;
+  p->kernel = kernel;
   p->attr = call->attr;
   p->nin = kernel->nin;
   p->n = kernel->nin + kernel->nout;

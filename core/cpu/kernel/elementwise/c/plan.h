@@ -11,10 +11,28 @@ enum {
   SHORT_ROW = 32,  // shorter rows are gathered into blocks; longer ones have a call of the loop each
 };
 
+// The dtypes of a complex number's two parts in memory, after those of one number.
+enum { PAIR_F32 = PLAIT_DTYPES, PAIR_F64 };
+
+PLAIT_INLINE int64_t size_of(int64_t dtype) {
+  return dtype == PAIR_F32 ? 8 : dtype == PAIR_F64 ? 16 : plait_dtype_size(dtype);
+}
+
+// Writes a call of the kernel's second loop, and its kernel. Returns false if there is none, or if some parts are not next
+// to each other in memory, of the loop's type.
+bool plaitk_elementwise_join(const plaitk_elementwise_call *call, plaitk_elementwise_call *joined, plaitk_elementwise_kernel *kernel);
+
+// Runs the loop of a call that plaitk_elementwise_join wrote, over n elements.
+int64_t plaitk_elementwise_run_pairs(const plaitk_elementwise_kernel *kernel, void *const *ptr, const plaitk_scalar *attr, int64_t n);
+
+// Returns the conversion of real numbers to complex ones, from a dtype.
+plaitk_convert plaitk_elementwise_widen(int dtype);
+
 // An operand of a plan.
 typedef struct {
   char *data;
   plaitk_scalar value;
+  double imaginary;
   int64_t stride[PLAIT_MAX_DIMS];  // along the plan's dimensions, in elements
   int64_t row, col;                // strides inside a block: the last two of stride
   int dtype, type;                 // dtypes in memory and in the loop
@@ -27,12 +45,13 @@ typedef struct {
 // The dimensions are in the order of the outputs' strides. Adjacent ones are merged where all operands allow it. The
 // last two are split into blocks. Blocks and chunks depend on the call only, not on the threads.
 typedef struct {
-  plaitk_elementwise_loop loop;
+  const plaitk_elementwise_kernel *kernel;
   const plaitk_scalar *attr;
   int nin, n;  // number of inputs and of all lanes
   int ndim;
   int64_t shape[PLAIT_MAX_DIMS + 1];
   int64_t rows, cols;  // of a full block
+  bool joined;         // plaitk_elementwise_join wrote the call
   bool by_row;         // the loop runs once per row, else once per block
   bool streamed;       // some output uses non-temporal stores
   int64_t part;        // elements per non-temporal store pass

@@ -50,9 +50,13 @@ static void store_pair(const lane *l, char *dst, const char *re, const char *im,
 
 static void fill_scalar(const lane *l, void *scratch, int64_t n) {
   const int64_t size = l->type_size;
-  float f = (float)l->value.f;
+  double wide[2] = {l->value.f, l->imaginary};
+  float f[2] = {(float)wide[0], (float)wide[1]};
   bool b = l->value.f != 0;
-  const void *element = l->type == PLAIT_F32 ? (void *)&f : l->type == PLAIT_BOOL ? (void *)&b : (void *)&l->value;
+  const void *element = &l->value;
+  if (l->type == PLAIT_BOOL) element = &b;
+  else if (l->type == PLAIT_F32 || l->type == PAIR_F32) element = f;
+  else if (l->type == PAIR_F64) element = wide;
   plaitk_plane p = {{n, 1}, {size, 0}, {0, 0}, false};
   plaitk_copying_plane(size, scratch, element, &p);
 }
@@ -85,6 +89,11 @@ static void store(const lane *l, char *dst, void *raw, const char *scratch, int6
   }
 }
 
+static int64_t run_loop(const plan *p, void *const *ptr, int64_t n) {
+  if (p->joined) return plaitk_elementwise_run_pairs(p->kernel, ptr, p->attr, n);
+  return p->kernel->loop(ptr, ptr + p->nin, p->attr, n);
+}
+
 // Runs a block part by part, so that one part of the outputs is stored past the caches while the next is computed. The
 // operands are at ptr, and their rows are step bytes apart.
 static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, char *const *memory, int64_t rows, int64_t cols) {
@@ -102,7 +111,7 @@ static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, c
           int64_t row = k < p->nin ? (r + i) * step[k] : i * cols * p->lane[k].type_size;
           at[k] = (char *)ptr[k] + row + (k < p->nin ? c * p->lane[k].type_size : 0);
         }
-        status |= p->loop(at, at + p->nin, p->attr, across);
+        status |= run_loop(p, at, across);
       }
       for (int k = p->nin; k < p->n; k++) {
         int64_t size = p->lane[k].size;
@@ -145,11 +154,11 @@ static int64_t run_block(const plan *p, const cursor *c, char (*scratch)[SCRATCH
   int64_t status = 0;
   if (p->by_row) {
     for (int64_t r = 0; r < rows; r++) {
-      status |= p->loop(ptr, ptr + p->nin, p->attr, cols);
+      status |= run_loop(p, ptr, cols);
       for (int k = 0; k < p->n; k++) ptr[k] = (char *)ptr[k] + step[k];
     }
   } else {
-    status = p->loop(ptr, ptr + p->nin, p->attr, rows * cols);
+    status = run_loop(p, ptr, rows * cols);
   }
   for (int k = p->nin; k < p->n; k++) {
     const lane *l = &p->lane[k];
@@ -197,16 +206,22 @@ static bool is_trivial(const plaitk_elementwise_call *call, int n, int64_t *coun
 }
 
 int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *call) {
+  plaitk_elementwise_call joined;
+  plaitk_elementwise_kernel second;
+  bool joins = plaitk_elementwise_join(call, &joined, &second);
+  if (joins) call = &joined;
   const plaitk_elementwise_kernel *kernel = call->kernel;
   int n = kernel->nin + kernel->nout;
   int64_t count = 0;
   if (is_trivial(call, n, &count)) {
     void *ptr[MAX_OPERANDS];
     for (int k = 0; k < n; k++) ptr[k] = call->operand[k].data;
+    if (joins) return plaitk_elementwise_run_pairs(kernel, ptr, call->attr, count);
     return kernel->loop(ptr, ptr + kernel->nin, call->attr, count);
   }
   plan p;
   if (!plaitk_elementwise_plan(&p, call)) return 0;
+  p.joined = joins;
   int64_t chunks = (p.blocks + p.blocks_per_chunk - 1) / p.blocks_per_chunk;
   if (chunks == 1) {
     run_chunk(&p, 0);
