@@ -29,6 +29,9 @@ func DeclarePairs(p Pairs, kernels ...KernelID) {
 	}
 }
 
+// Complex reports whether the operand is a complex tensor, as the real tensor of its parts.
+func (o *Operand) Complex() bool { return o.pair }
+
 // OutParts adds two outputs: the real and the imaginary parts of a complex tensor.
 func (c *Call) OutParts(t *Tensor) *Call { return c.parts(&c.Outs, t) }
 

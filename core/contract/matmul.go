@@ -1,5 +1,7 @@
 package contract
 
+import "github.com/plait-ml/plait/core"
+
 // MatMul writes alpha * a @ b + beta * y + bias to y [*, m, n]. y is not read if beta is 0. a is [*, m, k] and b is [*,
 // k, n]; either may be transposed. Leading dimensions broadcast to those of y. The bias is [n]. All operands have one
 // dtype; with rounded, y is bfloat16, and those inputs that are float32 are rounded to it. For integer dtypes, alpha and beta are whole numbers. With reduced, a device may compute less precisely, as
@@ -11,3 +13,7 @@ type MatMulAttrs struct {
 	TransposeA, TransposeB, Reduced, Rounded bool
 	Alpha, Beta                              float64
 }
+
+// Dot writes the sum of the products of the elements of two contiguous vectors of float32, float64 or complex numbers to y, which has no
+// dimensions. With conjugate, those of a are conjugated. Operations make it of a matrix product where a device lacks it.
+var Dot = declare(Contract{Name: "dot", Outs: "y", Ins: "a b", Ints: "conjugate", Pairs: core.Linear})

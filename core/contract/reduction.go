@@ -15,6 +15,9 @@ var (
 	CountNonzero = reduction("count_nonzero", core.NoPairs)
 	LogSumExp    = reduction("logsumexp", core.NoPairs)
 
+	// ComplexProd is Prod of complex numbers. Operations make it of products of pairs where a device lacks it.
+	ComplexProd = reduction("complex_prod", core.Linear)
+
 	// Var and Std also write the mean, if it is requested.
 	Var = declare(Contract{Name: "var", Outs: "y mean?", Ins: "x", Ints: "dims...", Floats: "correction"})
 	Std = declare(Contract{Name: "std", Outs: "y mean?", Ins: "x", Ints: "dims...", Floats: "correction"})

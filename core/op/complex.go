@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/core/contract"
+	"github.com/plait-ml/plait/core/op/expr"
 )
 
 var (
@@ -15,11 +15,15 @@ var (
 		overComplex("r = hypot(xr, xi); where(r == 0, 0, xr/r), where(r == 0, 0, xi/r)")
 	angleOp = elementwise("angle", "x", "where(isnan(x), x, where(x < 0, pi, 0))", "0").
 		overComplex("atan2(xi, xr)")
-	// turnOp multiplies complex numbers by the imaginary unit, for products of matrices. Nothing applies it to real ones.
-	turnOp = elementwise("turn", "x", "x").overComplex("-xi, xr")
+	// What products of complex matrices are made of, which nothing applies to real ones: x and i*x; x + i*y.
+	turnsOp    = elementwise("turns", "x", "x").overComplex("xr, xi, -xi, xr")
+	addTurnsOp = elementwise("add_turns", "x, y", "x").overComplex("xr - yi, xi + yr")
+	// joinOp writes complex numbers of real ones.
+	joinOp = elementwise("join_parts", "re, im", "re, im")
 )
 
 func init() {
+	joinOp.kernel.Domain = expr.Floats
 	absOp.derivedBy(func(grad, x *core.Tensor) *core.Tensor { return Mul(grad, Sgn(x)) })
 	conjOp.derivedBy(func(grad, _ *core.Tensor) *core.Tensor { return Conj(grad) })
 	conjOp.complex.uses[1].saves = nil // it needs the gradient alone
@@ -203,17 +207,7 @@ func (op *opContext) partsOf(a, b *core.Tensor) {
 
 // setParts writes the real and imaginary parts of out, a new complex tensor, from real tensors or numbers that broadcast.
 func (op *opContext) setParts(out, re, im *core.Tensor) {
-	for i, x := range []*core.Tensor{re, im} {
-		if op.err != nil {
-			return
-		}
-		to := op.own(half(op.mode, out, i))
-		if x.IsNumber() {
-			op.launch(op.call(contract.Fill).Out(to).In(x))
-		} else {
-			op.launch(op.call(contract.Copy).Out(to).In(op.own(op.repeated(x, out.Shape()))))
-		}
-	}
+	op.launch(op.call(joinOp.ids[computeType(out.DType().Part())]).OutParts(out).In(re).In(im))
 }
 
 // asComplex returns v, or where x is complex and v is a number, v as a complex tensor.

@@ -34,8 +34,8 @@ func init() {
 			Doc: "Complex numbers of two tensors of real ones: their real and imaginary parts."},
 		Row{Name: "polar", Func: Polar, Args: []Arg{{Name: "abs", Doc: "float32 or float64"}, {Name: "angle", Doc: "of the same dtype, in radians"}}, Samples: exactly(two(positive, angles)),
 			Doc: "Complex numbers of their absolute values and angles."},
-		// The row of matmul is none of operations on elements, so that turnOp, which it uses, stands here.
-		Row{Name: "conj", Func: Conj, Args: inputAnd(), Elementwise: []*Elementwise{conjOp, turnOp}, Memory: true, Shares: true, Samples: append(one(complexes), Sample{Name: "real", Args: []any{Shaped(3)}}),
+		// The rows of matmul and of complex are none of operations on elements, so that what these use stands here.
+		Row{Name: "conj", Func: Conj, Args: inputAnd(), Elementwise: []*Elementwise{conjOp, turnsOp, addTurnsOp, joinOp}, Memory: true, Shares: true, Samples: append(one(complexes), Sample{Name: "real", Args: []any{Shaped(3)}}),
 			Doc: "The conjugates of complex numbers; a real tensor as it is."},
 		unaryRow(angleOp, Angle, nil, "Returns the angles in the complex plane, in radians: of real numbers pi where they are negative, else 0.", 0, 0),
 	)

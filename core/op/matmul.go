@@ -20,6 +20,9 @@ func MatMul(x, y *core.Tensor) *core.Tensor {
 	if x.Dim() > 1 && y.Dim() > 1 {
 		return op.product(x, y, plainForms[0])
 	}
+	if x.Dim() == 1 && y.Dim() == 1 && x.Size(0) == y.Size(0) && hasDot(x) {
+		return op.dot(x, y, false)
+	}
 	if kx, ky := x.Size(-1), y.Size(max(y.Dim()-2, 0)); kx != ky {
 		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 		return op.fail()
@@ -69,6 +72,9 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 	if dx > 1 && dy > 1 {
 		return op.product(x, y, plainForms[0])
 	}
+	if dx == 1 && dy == 1 && hasDot(x) {
+		return op.dot(x, y, false)
+	}
 	if dx == 1 && dy == 1 && x.DType().IsComplex() {
 		return op.compose(func() *core.Tensor { return Sum(Mul(x, y), nil, false) })
 	}
@@ -97,23 +103,4 @@ func MV(x, y *core.Tensor) *core.Tensor {
 		return handOn(parts, "mv", x, y)
 	}
 	return ranked("mv", x, y, 2, 1, "a matrix and a vector")
-}
-
-// Dot returns the sum of the products of the elements of two vectors of one size.
-func Dot(x, y *core.Tensor) *core.Tensor {
-	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "dot", x, y)
-	}
-	return ranked("dot", x, y, 1, 1, "two vectors")
-}
-
-// VDot is [Dot] with the elements of x conjugated.
-func VDot(x, y *core.Tensor) *core.Tensor {
-	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "vdot", x, y)
-	}
-	if x.Err() != nil || !x.DType().IsComplex() {
-		return ranked("vdot", x, y, 1, 1, "two vectors")
-	}
-	return compose("vdot", func() *core.Tensor { return Dot(Conj(x), y) })
 }

@@ -138,59 +138,6 @@ func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
 	return op.done(out)
 }
 
-// multiplyComplex is multiply for complex matrices, as one product of real matrices. A row of x in memory is the row of its
-// real and imaginary parts in turn. Below each row of y it needs i times the row, so that the products of the parts add up to those of y's
-// rows in memory.
-func (op *opContext) multiplyComplex(out, x, y *core.Tensor, f productForm, beta float64, change bool) {
-	if f.ta {
-		x = op.own(swapped(op.mode, x))
-	}
-	if f.tb {
-		y = op.own(swapped(op.mode, y))
-	}
-	part, dims := y.DType().Part(), y.Dim()
-	shape := slices.Clone(y.Shape())
-	shape[dims-2], shape[dims-1] = 2*shape[dims-2], 2*shape[dims-1]
-	left, right := op.dense(x), op.temp(part, shape...)
-	if op.err != nil {
-		return
-	}
-	strides := slices.Clone(right.Strides()) // of every second row, in complex numbers
-	for d := range strides {
-		strides[d] /= 2
-	}
-	strides[dims-2], strides[dims-1] = shape[dims-1], 1
-	row := func(i int) *core.Tensor {
-		return op.own(core.WrapTensor(op.mode, right.Storage(), y.DType(), y.Shape(), strides, (right.Offset()+i*shape[dims-1])/2))
-	}
-	op.launch(op.call(contract.Copy).Out(row(0)).In(y))
-	c := op.call(turnOp.complex.ids[computeType(part)])
-	for i := range 2 {
-		c.Out(op.own(half(op.mode, row(1), i)))
-	}
-	for i := range 2 {
-		c.In(op.own(half(op.mode, y, i)))
-	}
-	op.launch(c)
-	op.multiply(op.own(flatParts(op.mode, out)), op.own(flatParts(op.mode, left)), right, nil, productForm{alpha: f.alpha}, beta, change)
-}
-
-// swapped returns t with its last two dimensions transposed, without a place in the graph.
-func swapped(m core.Mode, t *core.Tensor) *core.Tensor {
-	shape, strides := slices.Clone(t.Shape()), slices.Clone(t.Strides())
-	slices.Reverse(shape[len(shape)-2:])
-	slices.Reverse(strides[len(strides)-2:])
-	return core.WrapTensor(m, t.Storage(), t.DType(), shape, strides, t.Offset())
-}
-
-// flatParts returns a tensor over the parts of the contiguous z, of which each row has twice as many, without a place in the graph.
-func flatParts(m core.Mode, z *core.Tensor) *core.Tensor {
-	shape, strides := slices.Clone(z.Shape()), partStrides(z)
-	shape[len(shape)-1] *= 2
-	strides[len(strides)-1] = 1
-	return core.WrapTensor(m, z.Storage(), z.DType().Part(), shape, strides, 2*z.Offset())
-}
-
 // out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.
 func (op *opContext) out2(t *core.Tensor, shape []int) *core.Tensor {
 	if op.err != nil {

@@ -20,10 +20,13 @@ func Prod(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
+	k := contract.Prod
 	if x.DType().IsComplex() {
-		return op.compose(func() *core.Tensor { return complexProd(x, r) })
+		if k = contract.ComplexProd; !x.Device().Supports(k) {
+			return op.compose(func() *core.Tensor { return complexProd(x, r) })
+		}
 	}
-	out := op.reduce(contract.Prod, x, r, sumType(x.DType()))
+	out := op.reduce(k, x, r, sumType(x.DType()))
 	if op.err != nil {
 		return op.fail()
 	}
@@ -51,6 +54,10 @@ func ProdWith(x *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
 func prodDeriv(ctx *core.BackwardContext) {
 	x, shape, dims := ctx.Saved(0), ctx.InputShape(0), ctx.Node.Ints
 	g := spread(ctx.Grad(), shape, dims)
+	if x.Err() == nil && x.DType().IsComplex() {
+		ctx.Set(0, Mul(g, Conj(productOfOthers(x, dims))))
+		return
+	}
 	if ctx.CreateGraph() {
 		ctx.Set(0, Mul(g, productOfOthers(x, dims)))
 		return

@@ -72,7 +72,8 @@ func newLoopWriter(table string) *loopWriter {
 func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
 	name := k.Instance(t)
 	loop, pairs := w.loop(k, strings.ReplaceAll(name, ".", "_"), loopText(k, t, false)), "NULL"
-	if k.Pairs && k.Program.Cheap() {
+	masked := slices.ContainsFunc(k.In, func(p expr.Param) bool { return p.Kind == expr.Logic }) // which compilers do not vectorise
+	if k.Pairs && !masked && k.Program.Cheap() {
 		pairs = w.loop(k, loop+"_pairs", loopText(k, t, true))
 	}
 	var types []string

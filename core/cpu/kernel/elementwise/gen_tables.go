@@ -7,7 +7,7 @@ package elementwise
 extern const plaitk_elementwise_kernel plaitk_elementwise_activation[118];
 extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[108];
-extern const plaitk_elementwise_kernel plaitk_elementwise_complex[14];
+extern const plaitk_elementwise_kernel plaitk_elementwise_complex[21];
 extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[74];
 extern const plaitk_elementwise_kernel plaitk_elementwise_indexing[18];
 extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
@@ -395,11 +395,18 @@ func init() {
 		"conj.i64",
 		"conj.complex.f32",
 		"conj.complex.f64",
-		"turn.f32",
-		"turn.f64",
-		"turn.i64",
-		"turn.complex.f32",
-		"turn.complex.f64",
+		"turns.f32",
+		"turns.f64",
+		"turns.i64",
+		"turns.complex.f32",
+		"turns.complex.f64",
+		"add_turns.f32",
+		"add_turns.f64",
+		"add_turns.i64",
+		"add_turns.complex.f32",
+		"add_turns.complex.f64",
+		"join_parts.f32",
+		"join_parts.f64",
 	)
 	family(unsafe.Pointer(&C.plaitk_elementwise_exponential),
 		"exp.f32",

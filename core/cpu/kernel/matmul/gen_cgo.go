@@ -3,7 +3,9 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe0a6f941
+#cgo CFLAGS: -DPLAIT_HEADERS=0xbdb654bb
+#cgo noescape plaitk_matmul_dot
+#cgo nocallback plaitk_matmul_dot
 #cgo noescape plaitk_matmul_integers
 #cgo nocallback plaitk_matmul_integers
 */

@@ -12,6 +12,7 @@ type form struct {
 	nk, nr        int
 	kept, reduced int // products of the sizes
 
+	pairs               bool // elements are the parts of complex numbers
 	columns, gather     bool
 	width, fold         int
 	pieces, piece, unit int
@@ -41,12 +42,17 @@ const (
 )
 
 // normalise brings the reduction of a tensor over dims, which are sorted, into normal form. In the output the reduced
-// dimensions are absent or of size 1. If ordered is set, the reduced dimensions stay in row-major order.
-func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int64, ordered bool) {
+// dimensions are absent or of size 1. If ordered is set, the reduced dimensions stay in row-major order. With pairs, the last dimension
+// is that of the parts of complex numbers, and elements are pairs.
+func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int64, ordered, pairs bool) {
+	part := 1
+	if f.pairs = pairs; pairs {
+		part, shape, outShape = 2, shape[:len(shape)-1], outShape[:len(outShape)-1]
+	}
 	keepdim := len(outShape) == len(shape)
 	f.kept, f.reduced = 1, 1
 	for i, o := 0, 0; i < len(shape); i++ {
-		d := kernel.Dim{Size: shape[i], In: strides[i]}
+		d := kernel.Dim{Size: shape[i], In: strides[i] / part}
 		if len(dims) > 0 && int(dims[0]) == i {
 			dims = dims[1:]
 			if keepdim {
@@ -105,9 +111,12 @@ func (f *form) plan(work int, ordered, twice bool) {
 	if f.gather {
 		limit = maxWidthGather
 	}
+	if f.pairs {
+		limit /= 2
+	}
 	// Narrow rows that are adjacent in memory are read as one wide row. The states of its parts are merged at the end, so
 	// that short columns are not worth the widest one.
-	if !f.gather && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
+	if !f.gather && !f.pairs && !(ordered && f.nr > 1) && f.nr > 0 && r.In == k.Size && k.Size < 64 {
 		for f.fold*2*k.Size <= limit && f.fold*2 <= r.Size && (f.fold*2*k.Size <= vector || f.fold*2*fewRows <= r.Size) {
 			f.fold *= 2
 		}

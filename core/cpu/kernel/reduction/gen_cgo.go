@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x64e4c0dd
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8922979e
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -21,7 +21,7 @@ import (
 
 func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
-		contract.Sum: C.REDUCE_SUM, contract.Mean: C.REDUCE_MEAN, contract.Prod: C.REDUCE_PROD, contract.Amax: C.REDUCE_MAX, contract.Amin: C.REDUCE_MIN,
+		contract.Sum: C.REDUCE_SUM, contract.Mean: C.REDUCE_MEAN, contract.Prod: C.REDUCE_PROD, contract.ComplexProd: C.REDUCE_PROD, contract.Amax: C.REDUCE_MAX, contract.Amin: C.REDUCE_MIN,
 		contract.Any: C.REDUCE_ANY, contract.All: C.REDUCE_ALL, contract.CountNonzero: C.REDUCE_COUNT,
 		contract.LogSumExp: C.REDUCE_LOGSUMEXP,
 	} {
@@ -79,7 +79,18 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operan
 		layout = out2
 	}
 	var f form
-	f.normalise(in.Shape, in.Strides, layout.Shape, layout.Strides, contract.Dims(c), ordered)
+	plan := func(pairs bool) {
+		f = form{}
+		f.normalise(in.Shape, in.Strides, layout.Shape, layout.Strides, contract.Dims(c), ordered, pairs)
+		if f.kept == 0 {
+			return
+		}
+		f.plan(workOf(op), ordered, op == C.REDUCE_VAR || op == C.REDUCE_STD || op == C.REDUCE_LOGSUMEXP)
+	}
+	plan(in.Complex())
+	if f.pairs && f.columns && op != C.REDUCE_PROD { // columns of parts are summed as columns of real numbers
+		plan(false)
+	}
 	if f.kept == 0 {
 		return nil
 	}
@@ -90,10 +101,9 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operan
 	if out2 != nil {
 		r.out2 = out2.Ptr()
 	}
-	f.plan(workOf(op), ordered, op == C.REDUCE_VAR || op == C.REDUCE_STD || op == C.REDUCE_LOGSUMEXP)
 	f.fill(&r)
 	if f.pieces > 1 {
-		scratch, err := ctx.Scratch(3 * 8 * f.pieces * f.kept)
+		scratch, err := ctx.Scratch(3 * 8 * f.pieces * f.kept * int(1+r.pairs))
 		if err != nil {
 			return err
 		}
@@ -132,6 +142,9 @@ func (f *form) fill(r *C.struct_plaitk_reduction) {
 	}
 	if f.gather {
 		r.gather = 1
+	}
+	if f.pairs {
+		r.pairs = 1
 	}
 	r.kept, r.reduced = C.int64_t(f.kept), C.int64_t(f.reduced)
 	r.width, r.fold = C.int64_t(f.width), C.int64_t(f.fold)

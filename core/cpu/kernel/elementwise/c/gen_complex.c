@@ -149,67 +149,229 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(conj_complex_f64_pairs) {
   return 0;
 }
 
-// -xi, xr
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f32) {
+// xr, xi, -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turns_complex_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+  float *out2 = out[2];
+  float *out3 = out[3];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    const float xi_ = in1[i];
+    out0[i] = xr_;
+    out1[i] = xi_;
+    out2[i] = -xi_;
+    out3[i] = xr_;
+  }
+  return 0;
+}
+
+// xr, xi, -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turns_complex_f32_pairs) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[2 * i];
+    const float xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_;
+    out0[2 * i + 1] = xi_;
+    out1[2 * i] = -xi_;
+    out1[2 * i + 1] = xr_;
+  }
+  return 0;
+}
+
+// xr, xi, -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turns_complex_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+  double *out2 = out[2];
+  double *out3 = out[3];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    out0[i] = xr_;
+    out1[i] = xi_;
+    out2[i] = -xi_;
+    out3[i] = xr_;
+  }
+  return 0;
+}
+
+// xr, xi, -xi, xr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turns_complex_f64_pairs) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[2 * i];
+    const double xi_ = in0[2 * i + 1];
+    out0[2 * i] = xr_;
+    out0[2 * i + 1] = xi_;
+    out1[2 * i] = -xi_;
+    out1[2 * i + 1] = xr_;
+  }
+  return 0;
+}
+
+// x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = x_;
+  }
+  return 0;
+}
+
+// x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
+    out0[i] = x_;
+  }
+  return 0;
+}
+
+// x
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    out0[i] = x_;
+  }
+  return 0;
+}
+
+// xr - yi, xi + yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_complex_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float *in3 = in[3];
   float *out0 = out[0];
   float *out1 = out[1];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
-    out0[i] = -xi_;
-    out1[i] = xr_;
+    const float yr_ = in2[i];
+    const float yi_ = in3[i];
+    out0[i] = xr_ - yi_;
+    out1[i] = xi_ + yr_;
   }
   return 0;
 }
 
-// -xi, xr
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f32_pairs) {
+// xr - yi, xi + yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_complex_f32_pairs) {
   const float *in0 = in[0];
+  const float *in1 = in[1];
   float *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[2 * i];
     const float xi_ = in0[2 * i + 1];
-    out0[2 * i] = -xi_;
-    out0[2 * i + 1] = xr_;
+    const float yr_ = in1[2 * i];
+    const float yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ - yi_;
+    out0[2 * i + 1] = xi_ + yr_;
   }
   return 0;
 }
 
-// -xi, xr
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64) {
+// xr - yi, xi + yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double *in3 = in[3];
   double *out0 = out[0];
   double *out1 = out[1];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
-    out0[i] = -xi_;
-    out1[i] = xr_;
+    const double yr_ = in2[i];
+    const double yi_ = in3[i];
+    out0[i] = xr_ - yi_;
+    out1[i] = xi_ + yr_;
   }
   return 0;
 }
 
-// -xi, xr
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turn_complex_f64_pairs) {
+// xr - yi, xi + yr
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_complex_f64_pairs) {
   const double *in0 = in[0];
+  const double *in1 = in[1];
   double *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[2 * i];
     const double xi_ = in0[2 * i + 1];
-    out0[2 * i] = -xi_;
-    out0[2 * i + 1] = xr_;
+    const double yr_ = in1[2 * i];
+    const double yi_ = in1[2 * i + 1];
+    out0[2 * i] = xr_ - yi_;
+    out0[2 * i + 1] = xi_ + yr_;
   }
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_complex[14] = {
+// re, im
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(join_parts_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+  float *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float re_ = in0[i];
+    const float im_ = in1[i];
+    out0[i] = re_;
+    out1[i] = im_;
+  }
+  return 0;
+}
+
+// re, im
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(join_parts_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+  double *out1 = out[1];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double re_ = in0[i];
+    const double im_ = in1[i];
+    out0[i] = re_;
+    out1[i] = im_;
+  }
+  return 0;
+}
+
+const plaitk_elementwise_kernel plaitk_elementwise_complex[21] = {
     {angle_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {angle_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {angle_complex_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -222,6 +384,13 @@ const plaitk_elementwise_kernel plaitk_elementwise_complex[14] = {
     {conj_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {conj_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {conj_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {turn_complex_f32, turn_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {turn_complex_f64, turn_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {turns_complex_f32, turns_complex_f32_pairs, 2, 4, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {turns_complex_f64, turns_complex_f64_pairs, 2, 4, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_turns_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_turns_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_turns_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_turns_complex_f32, add_turns_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_turns_complex_f64, add_turns_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {join_parts_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {join_parts_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

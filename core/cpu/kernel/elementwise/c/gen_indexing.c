@@ -129,25 +129,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f32) {
 }
 
 // where(mask, valuer, xr), where(mask, valuei, xi)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f32_pairs) {
-  const float *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  const float *in2 = in[2];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[2 * i];
-    const float xi_ = in0[2 * i + 1];
-    const bool mask_ = in1[i] != 0;
-    const float valuer_ = in2[2 * i];
-    const float valuei_ = in2[2 * i + 1];
-    out0[2 * i] = (mask_ ? valuer_ : xr_);
-    out0[2 * i + 1] = (mask_ ? valuei_ : xi_);
-  }
-  return 0;
-}
-
-// where(mask, valuer, xr), where(mask, valuei, xi)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -165,25 +146,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f64) {
     const double valuei_ = in4[i];
     out0[i] = (mask_ ? valuer_ : xr_);
     out1[i] = (mask_ ? valuei_ : xi_);
-  }
-  return 0;
-}
-
-// where(mask, valuer, xr), where(mask, valuei, xi)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f64_pairs) {
-  const double *in0 = in[0];
-  const uint8_t *in1 = in[1];
-  const double *in2 = in[2];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[2 * i];
-    const double xi_ = in0[2 * i + 1];
-    const bool mask_ = in1[i] != 0;
-    const double valuer_ = in2[2 * i];
-    const double valuei_ = in2[2 * i + 1];
-    out0[2 * i] = (mask_ ? valuer_ : xr_);
-    out0[2 * i + 1] = (mask_ ? valuei_ : xi_);
   }
   return 0;
 }
@@ -259,25 +221,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f32) {
 }
 
 // where(condition, xr, yr), where(condition, xi, yi)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f32_pairs) {
-  const uint8_t *in0 = in[0];
-  const float *in1 = in[1];
-  const float *in2 = in[2];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool condition_ = in0[i] != 0;
-    const float xr_ = in1[2 * i];
-    const float xi_ = in1[2 * i + 1];
-    const float yr_ = in2[2 * i];
-    const float yi_ = in2[2 * i + 1];
-    out0[2 * i] = (condition_ ? xr_ : yr_);
-    out0[2 * i + 1] = (condition_ ? xi_ : yi_);
-  }
-  return 0;
-}
-
-// where(condition, xr, yr), where(condition, xi, yi)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f64) {
   const uint8_t *in0 = in[0];
   const double *in1 = in[1];
@@ -299,25 +242,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f64) {
   return 0;
 }
 
-// where(condition, xr, yr), where(condition, xi, yi)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f64_pairs) {
-  const uint8_t *in0 = in[0];
-  const double *in1 = in[1];
-  const double *in2 = in[2];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const bool condition_ = in0[i] != 0;
-    const double xr_ = in1[2 * i];
-    const double xi_ = in1[2 * i + 1];
-    const double yr_ = in2[2 * i];
-    const double yi_ = in2[2 * i + 1];
-    out0[2 * i] = (condition_ ? xr_ : yr_);
-    out0[2 * i + 1] = (condition_ ? xi_ : yi_);
-  }
-  return 0;
-}
-
 const plaitk_elementwise_kernel plaitk_elementwise_indexing[18] = {
     {masked_fill_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32}},
     {masked_fill_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64}},
@@ -326,8 +250,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_indexing[18] = {
     {masked_fill_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
     {masked_fill_grad_value_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
     {masked_fill_grad_value_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {masked_fill_complex_f32, masked_fill_complex_f32_pairs, 5, 2, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {masked_fill_complex_f64, masked_fill_complex_f64_pairs, 5, 2, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {masked_fill_complex_f32, NULL, 5, 2, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {masked_fill_complex_f64, NULL, 5, 2, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {where_f32, NULL, 3, 1, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {where_f64, NULL, 3, 1, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {where_i64, NULL, 3, 1, {PLAIT_BOOL, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
@@ -335,6 +259,6 @@ const plaitk_elementwise_kernel plaitk_elementwise_indexing[18] = {
     {masked_fill_grad_value_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
     {masked_fill_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
     {masked_fill_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {where_complex_f32, where_complex_f32_pairs, 5, 2, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {where_complex_f64, where_complex_f64_pairs, 5, 2, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {where_complex_f32, NULL, 5, 2, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {where_complex_f64, NULL, 5, 2, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

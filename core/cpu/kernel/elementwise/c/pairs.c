@@ -71,12 +71,18 @@ bool plaitk_elementwise_join(const plaitk_elementwise_call *call, plaitk_element
 
 enum { WHOLE = 16 };  // elements that fill the vectors of any loop
 
-// Which products compilers fuse with a sum differs between a loop's vectors and what is left of its elements. So the last
-// elements are computed in a block that fills vectors, and results do not depend on an element's place.
-int64_t plaitk_elementwise_run_pairs(const plaitk_elementwise_kernel *kernel, void *const *ptr, const plaitk_scalar *attr, int64_t n) {
-  int64_t rest = n % WHOLE, whole = n - rest, status = 0;
-  if (whole > 0) status = kernel->loop(ptr, ptr + kernel->nin, attr, whole);
-  if (rest == 0) return status;
+// Reports whether an output is an input.
+static bool in_place(const plaitk_elementwise_kernel *kernel, void *const *ptr) {
+  for (int o = kernel->nin; o < kernel->nin + kernel->nout; o++) {
+    for (int i = 0; i < kernel->nin; i++) {
+      if (ptr[o] == ptr[i]) return true;
+    }
+  }
+  return false;
+}
+
+// Runs the loop over n < WHOLE elements by way of blocks.
+static int64_t run_rest(const plaitk_elementwise_kernel *kernel, void *const *ptr, const plaitk_scalar *attr, int64_t n) {
   int all = kernel->nin + kernel->nout;
   _Alignas(64) char block[PLAITK_ELEMENTWISE_MAX_OPERANDS][WHOLE * 16];
   void *at[PLAITK_ELEMENTWISE_MAX_OPERANDS];
@@ -84,13 +90,25 @@ int64_t plaitk_elementwise_run_pairs(const plaitk_elementwise_kernel *kernel, vo
     int64_t size = size_of(kernel->type[k]);
     at[k] = block[k];
     if (k >= kernel->nin) continue;
-    memset(block[k], 0, sizeof block[k]);
-    memcpy(block[k], (const char *)ptr[k] + whole * size, (size_t)(rest * size));
+    memcpy(block[k], ptr[k], (size_t)(n * size));
+    memset(block[k] + n * size, 0, (size_t)((WHOLE - n) * size));
   }
-  status |= kernel->loop(at, at + kernel->nin, attr, WHOLE);
-  for (int k = kernel->nin; k < all; k++) {
-    int64_t size = size_of(kernel->type[k]);
-    memcpy((char *)ptr[k] + whole * size, block[k], (size_t)(rest * size));
-  }
+  int64_t status = kernel->loop(at, at + kernel->nin, attr, WHOLE);
+  for (int k = kernel->nin; k < all; k++) memcpy(ptr[k], block[k], (size_t)(n * size_of(kernel->type[k])));
   return status;
+}
+
+// Which products compilers fuse with a sum differs between a loop's vectors and what is left of its elements. So the last
+// elements are computed in a run that fills vectors, and results do not depend on an element's place.
+int64_t plaitk_elementwise_run_pairs(const plaitk_elementwise_kernel *kernel, void *const *ptr, const plaitk_scalar *attr, int64_t n) {
+  int64_t rest = n % WHOLE, whole = n - rest, status = 0;
+  if (whole > 0) status = kernel->loop(ptr, ptr + kernel->nin, attr, whole);
+  if (rest == 0) return status;
+  bool again = whole > 0 && !in_place(kernel, ptr);  // earlier elements may be computed again
+  void *at[PLAITK_ELEMENTWISE_MAX_OPERANDS];
+  for (int k = 0; k < kernel->nin + kernel->nout; k++) {
+    at[k] = (char *)ptr[k] + (again ? n - WHOLE : whole) * size_of(kernel->type[k]);
+  }
+  if (again) return status | kernel->loop(at, at + kernel->nin, attr, WHOLE);
+  return status | run_rest(kernel, at, attr, rest);
 }

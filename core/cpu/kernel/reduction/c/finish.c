@@ -55,6 +55,7 @@ void plaitk_reduction_init(const struct plaitk_reduction *r, struct state s, int
     break;
   case PRODUCTS:
     f ? fill_double(s.a, 1, n) : fill_int(s.a, 1, n);
+    for (int64_t i = 1; r->pairs && i < n; i += 2) ((double *)s.a)[i] = 0;
     break;
   case MAXIMA: // |x| starts at 0, so that the norm of no elements is 0
     f ? fill_double(s.a, r->op == REDUCE_NORMINF ? 0 : -INFINITY, n) : fill_int(s.a, INT64_MIN, n);
@@ -146,7 +147,10 @@ void plaitk_reduction_merge(const struct plaitk_reduction *r, struct state dst, 
     EACH FLUSH_WRAP(dst, i, ((uint64_t *)src.a)[i]);
     break;
   case PRODUCTS:
-    if (f) {
+    if (r->pairs) {
+      const double *x = src.a;
+      for (int64_t i = 0; i < n; i += 2) complex_multiply((double *)dst.a + i, x[i], x[i + 1]);
+    } else if (f) {
       EACH FLUSH_PROD(dst, i, ((double *)src.a)[i]);
     } else {
       EACH FLUSH_IPROD(dst, i, ((uint64_t *)src.a)[i]);

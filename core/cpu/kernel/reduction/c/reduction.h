@@ -57,6 +57,7 @@ struct plaitk_reduction {
   double param;     // the p of a norm, or the correction of a variance
   int32_t op, dtype, out_dtype;
   int32_t columns;  // 1: blocks are columns, and the innermost kept dimension has the smallest stride; 0: blocks are rows
+  int32_t pairs;    // 1: elements are pairs, the parts of complex numbers, also in strides of the input. Each has two states.
   int32_t gather;   // 1: the smallest stride is not 1, so blocks are copied before they are reduced
   int32_t nk, nr;
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
@@ -73,6 +74,7 @@ struct plaitk_reduction {
 //   sums of floats   a: double sum, b: its compensation
 //   sums of ints     a: int64
 //   products         a: double or int64
+//   of pairs         a: the real part, then the imaginary part
 //   max, min         a: double or int64
 //   arg              a: double or int64 value, b: int64 index, -1 for none
 //   moments          a: count, b: mean, c: sum of squared deviations (doubles)
@@ -94,6 +96,7 @@ struct leaf {
 
 // Each file of leaves has one table.
 const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype);
+const struct leaf *plaitk_reduction_pairs_leaf(int op, int dtype);
 const struct leaf *plaitk_reduction_norm_leaf(int op, int dtype);
 const struct leaf *plaitk_reduction_extreme_leaf(int op, int dtype);
 const struct leaf *plaitk_reduction_arg_leaf(int op, int dtype);
@@ -112,6 +115,15 @@ int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r)
 PLAIT_INLINE struct state state_at(struct state s, int64_t i) {
   struct state t = {(double *)s.a + i, (double *)s.b + i, (double *)s.c + i, s.far};
   return t;
+}
+
+// per_element returns the number of states that an element has.
+PLAIT_INLINE int64_t per_element(const struct plaitk_reduction *r) { return r->pairs ? 2 : 1; }
+
+// complex_multiply multiplies the complex number at a by x + iy.
+PLAIT_INLINE void complex_multiply(double *a, double x, double y) {
+  double re = a[0] * x - a[1] * y, im = a[0] * y + a[1] * x;
+  a[0] = re, a[1] = im;
 }
 
 // How an element of each dtype is loaded.
@@ -183,9 +195,17 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
 // The prefetch distance for rows, in bytes. The hardware prefetcher is shorter and stops at every page.
 #define FETCH_AHEAD 4096
 
-// FOLD_ROW sets `out` (of type C) to the fold of MAP(p[0..n-1]) with OP. The bulk uses L lanes, the rest L/4 lanes, the
-// last of them masked. L is 16 to 256.
-#define FOLD_ROW(out, p, n, C, L, MAP, IDENTITY, OP)                                  \
+// FOLD_ROW sets `out` (of type C) to the fold of MAP(p[0..n-1]) with OP.
+#define FOLD_ROW(out, p, n, C, L, MAP, IDENTITY, OP)              \
+  do {                                                            \
+    C even_, odd_;                                                \
+    FOLD_PAIRS(even_, odd_, p, n, C, L, MAP, IDENTITY, OP);       \
+    out = OP(even_, odd_);                                        \
+  } while (0)
+
+// FOLD_PAIRS sets `even` and `odd` to folds that together are FOLD_ROW's. If n is even, they are those of the elements with even
+// and with odd indices. The bulk uses L lanes, the rest L/4 lanes, the last of them masked. L is 16 to 256.
+#define FOLD_PAIRS(even, odd, p, n, C, L, MAP, IDENTITY, OP)                          \
   do {                                                                                \
     enum { Q = (L) / 4 };                                                             \
     C t_[Q];                                                                          \
@@ -226,8 +246,7 @@ PLAIT_INLINE void logsumexp_add(double *m, double *s, double m2, double s2) {
       }                                                                               \
     }                                                                                 \
     FOLD_HALF(C, 32, OP) FOLD_HALF(C, 16, OP) FOLD_HALF(C, 8, OP) FOLD_HALF(C, 4, OP) \
-    C u_ = OP(t_[0], t_[2]), v_ = OP(t_[1], t_[3]);                                   \
-    out = OP(u_, v_);                                                                 \
+    even = OP(t_[0], t_[2]), odd = OP(t_[1], t_[3]);                                  \
   } while (0)
 
 // Halves FOLD_ROW's lanes once. The constant condition removes halvings that L does not need.

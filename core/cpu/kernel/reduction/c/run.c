@@ -8,7 +8,9 @@ struct job {
   int64_t rows; // rows of a block of columns
 };
 
-static const struct leaf *find_leaf(int op, int dtype) {
+static const struct leaf *find_leaf(const struct plaitk_reduction *r) {
+  int op = r->op, dtype = r->dtype;
+  if (r->pairs) return plaitk_reduction_pairs_leaf(op, dtype);
   switch (op) {
   case REDUCE_SUM:
   case REDUCE_MEAN:
@@ -33,6 +35,10 @@ static const struct leaf *find_leaf(int op, int dtype) {
   }
 }
 
+struct words {
+  uint64_t first, second;
+};
+
 // gather copies n elements that are `stride` elements apart.
 static void gather(void *restrict to, const void *restrict from, int64_t n, int64_t stride, int64_t size) {
 #define COPY(T) \
@@ -47,8 +53,11 @@ static void gather(void *restrict to, const void *restrict from, int64_t n, int6
   case 4:
     COPY(uint32_t);
     break;
-  default:
+  case 8:
     COPY(uint64_t);
+    break;
+  default:
+    COPY(struct words);
   }
 #undef COPY
 }
@@ -78,14 +87,14 @@ static void reduce_rows(const struct job *j, const char *p, int64_t rows, int64_
   uint64_t copy[REDUCE_BLOCK];
   int64_t stride, run = inner(r->nr, r->rsize, r->rin, &stride);
   for (int64_t at = lo; at < hi;) {
-    int64_t n = min64(min64(run - at % run, hi - at), REDUCE_BLOCK);
+    int64_t n = min64(min64(run - at % run, hi - at), REDUCE_BLOCK / per_element(r));
     const char *q = p + offset_of(at, r->nr, r->rsize, r->rin) * j->size;
     if (!r->gather) {
       j->fn(q, rows, step, n, at, r->param, s);
     } else {
       for (int64_t k = 0; k < rows; k++) {
         gather(copy, q + k * step * j->size, n, stride, j->size);
-        j->fn(copy, 1, 0, n, at, r->param, state_at(s, k));
+        j->fn(copy, 1, 0, n, at, r->param, state_at(s, k * per_element(r)));
       }
     }
     at += n;
@@ -121,9 +130,9 @@ static void reduce_cols(const struct job *j, const char *p, int64_t width, int64
 // partial returns the states of a piece at a kept position.
 static struct state partial(const struct plaitk_reduction *r, int64_t piece, int64_t k) {
   double *p = r->scratch;
-  int64_t n = r->pieces * r->kept;
+  int64_t per = per_element(r), n = r->pieces * r->kept * per;
   struct state s = {p, p + n, p + 2 * n, false};
-  return state_at(s, piece * r->kept + k);
+  return state_at(s, (piece * r->kept + k) * per);
 }
 
 static void copy_states(const struct plaitk_reduction *r, struct state to, struct state from, int64_t n) {
@@ -132,29 +141,40 @@ static void copy_states(const struct plaitk_reduction *r, struct state to, struc
   if (r->op == REDUCE_VAR || r->op == REDUCE_STD) memcpy(to.c, from.c, (size_t)n * 8);
 }
 
+// store writes the results at kept positions [k, k+n), which lie within one innermost kept dimension.
+static void store(const struct plaitk_reduction *r, struct state s, int64_t k, int64_t n) {
+  int64_t step, offset = offset_of(k, r->nk, r->ksize, r->kout);
+  inner(r->nk, r->ksize, r->kout, &step);
+  if (!r->pairs) {
+    plaitk_reduction_store(r, s, n, offset, step);
+  } else if (step == 2) {
+    plaitk_reduction_store(r, s, 2 * n, offset, 1);
+  } else {
+    for (int64_t i = 0; i < n; i++) plaitk_reduction_store(r, state_at(s, 2 * i), 2, offset + i * step, 1);
+  }
+}
+
 // finish_piece stores the finished states of one piece, or writes results if there is only one piece. The kept positions [k,
 // k+n) lie within one innermost kept dimension.
 static void finish_piece(const struct plaitk_reduction *r, struct state s, int64_t piece, int64_t k, int64_t n) {
   if (r->pieces > 1) {
-    copy_states(r, partial(r, piece, k), s, n);
+    copy_states(r, partial(r, piece, k), s, n * per_element(r));
     return;
   }
-  int64_t step;
-  inner(r->nk, r->ksize, r->kout, &step);
-  plaitk_reduction_store(r, s, n, offset_of(k, r->nk, r->ksize, r->kout), step);
+  store(r, s, k, n);
 }
 
 static void rows_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_reduction *r = j->r;
-  double words[3][REDUCE_BATCH];
+  double words[3][2 * REDUCE_BATCH];
   struct state s = {words[0], words[1], words[2], false};
   int64_t piece = chunk % r->pieces, first = chunk / r->pieces * r->unit, last = min64(first + r->unit, r->kept);
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
   int64_t step, run = inner(r->nk, r->ksize, r->kin, &step);
   for (int64_t k = first; k < last;) {
     int64_t n = min64(min64(run - k % run, last - k), REDUCE_BATCH);
-    plaitk_reduction_init(r, s, n);
+    plaitk_reduction_init(r, s, n * per_element(r));
     const char *p = (const char *)r->in + offset_of(k, r->nk, r->ksize, r->kin) * j->size;
     reduce_rows(j, p, n, step, lo, hi, s);
     finish_piece(r, s, piece, k, n);
@@ -183,7 +203,7 @@ static void cols_chunk(void *arg, int64_t chunk) {
   int64_t lo = piece * r->piece, hi = min64(lo + r->piece, r->reduced);
   for (int64_t u = first; u < last; u++) {
     int64_t col = u % blocks * r->width, k = u / blocks * run + col, n = min64(r->width, run - col);
-    plaitk_reduction_init(r, s, n * r->fold);
+    plaitk_reduction_init(r, s, n * r->fold * per_element(r));
     const char *p = (const char *)r->in + offset_of(k, r->nk, r->ksize, r->kin) * j->size;
     reduce_cols(j, p, n, lo, hi, s);
     if (r->fold > 1) unfold(r, s, n);
@@ -199,23 +219,23 @@ static void join_chunk(void *arg, int64_t chunk) {
   int64_t first = chunk * JOIN, count = min64(JOIN, r->kept - first);
   for (int64_t h = 1; h < r->pieces; h *= 2) {
     for (int64_t i = 0; i + h < r->pieces; i += 2 * h) {
-      plaitk_reduction_merge(r, partial(r, i, first), partial(r, i + h, first), count);
+      plaitk_reduction_merge(r, partial(r, i, first), partial(r, i + h, first), count * per_element(r));
     }
   }
   int64_t step, run = inner(r->nk, r->ksize, r->kout, &step);
   for (int64_t k = first; k < first + count;) {
     int64_t n = min64(run - k % run, first + count - k);
-    plaitk_reduction_store(r, partial(r, 0, k), n, offset_of(k, r->nk, r->ksize, r->kout), step);
+    store(r, partial(r, 0, k), k, n);
     k += n;
   }
 }
 
 // plaitk_reduction_run returns 0, or 1 if the op does not support the dtype.
 int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r) {
-  const struct leaf *leaf = find_leaf(r->op, r->dtype);
+  const struct leaf *leaf = find_leaf(r);
   if (leaf == NULL) return 1;
   bool twice = r->op == REDUCE_VAR || r->op == REDUCE_STD || r->op == REDUCE_LOGSUMEXP;
-  struct job j = {r, r->columns ? leaf->cols : leaf->rows, plait_dtype_size(r->dtype),
+  struct job j = {r, r->columns ? leaf->cols : leaf->rows, per_element(r) * plait_dtype_size(r->dtype),
                   twice ? REDUCE_ROWS_TWO : REDUCE_ROWS};
   plait_parallel(pool, r->chunks, r->columns ? cols_chunk : rows_chunk, &j);
   if (r->pieces > 1) plait_parallel(pool, (r->kept + JOIN - 1) / JOIN, join_chunk, &j);
