@@ -4577,7 +4577,8 @@ plait_tensor plait_softmin(plait_tensor input, int64_t dim);
 //   - stable (false): keep the order of equal elements, which is done in any case
 plait_tensor plait_argsort(plait_tensor input, int64_t dim, bool descending, bool stable);
 
-// How often each integer comes in a vector, or the sum of its weights. It may wait for the device.
+// How often each integer comes in a vector, or the sum of its weights, which are real. It may wait for the
+// device.
 //   - weights (0): a weight for each integer; 1 by default
 //   - minlength (0): how many counts there are at least
 plait_tensor plait_bincount(plait_tensor input, plait_tensor weights, int64_t minlength);

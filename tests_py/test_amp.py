@@ -55,7 +55,6 @@ def test_dtypes_are_those_of_pytorch(which, low):
 
 # Where plait's dtype is another, and why.
 OTHER = {
-    "nn.GRU(4, 4)(line4)[0]": "a GRU is cast as an LSTM is; PyTorch casts the latter alone on CPUs",
     "T.linalg.vecdot(v, w)": "made of a product and a sum",
     "T.linalg.vecdot(x, y)": "made of a product and a sum",
     "T.linalg.pinv(x)": "as pinverse, of which PyTorch lists only the name",

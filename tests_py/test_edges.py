@@ -135,6 +135,23 @@ def test_cat_promotes_with_what_is_empty():
     assert plait.cat([plait.ones(0, dtype=plait.int64), half]).dtype == plait.bfloat16
 
 
+def test_cat_gives_what_is_empty_an_empty_gradient():
+    empty, full = plait.empty(0, requires_grad=True), plait.ones(2, 3, requires_grad=True)
+    plait.cat([empty, full]).sum().backward()
+    same(empty.grad, [], plait.float32)
+    same(full.grad, [[1, 1, 1], [1, 1, 1]], plait.float32)
+
+
+def test_lists_of_every_dtype_and_shape():
+    for dtype in (plait.float64, plait.float32, plait.bfloat16, plait.float16, plait.int64, plait.uint8, plait.int8):
+        for shape in ((), (3,), (2, 3), (2, 1, 3), (0,), (2, 0), (40, 50)):
+            t = plait.arange(plait.empty(shape).numel()).remainder(100).reshape(shape).to(dtype)
+            for x in (t, t.mT if t.dim() > 1 else t):
+                listed = x.tolist()
+                assert repr(listed) == repr(np.asarray(x.float() if dtype is plait.bfloat16 else x).tolist())
+    assert plait.tensor([True, False]).tolist() == [True, False]
+
+
 def test_truths_of_bytes_are_bytes():
     x = plait.tensor([[1, 0]], dtype=plait.uint8)
     same(x.any(), 1, plait.uint8)

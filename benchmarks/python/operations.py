@@ -2,9 +2,11 @@
 
     python benchmarks/python/operations.py
     python benchmarks/python/operations.py --only sort topk --seconds 1
+    python benchmarks/python/operations.py --device cpu --threads 1 --elements 100000
 
 Both run in one process, in turns. Times are medians of the milliseconds of one call, with a twentieth of the read.
 Matrices are 4096 x 4096 where nothing else is said; vectors have 4 Mi elements; images are 32 x 64 x 56 x 56.
+On a CPU, the operations on complex numbers alone are measured.
 """
 
 from __future__ import annotations
@@ -101,6 +103,37 @@ OPERATIONS = {
     "eigh": "torch.linalg.eigh(definite)[0]",
 }
 
+# The same for complex numbers: z, u and their rows have as many elements as is asked for, p and q are a stack of 64 matrices.
+COMPLEX = {
+    "complex add": "z + u",
+    "complex mul": "z * u",
+    "complex div": "z / u",
+    "complex mul number": "z * 2j",
+    "complex mul real": "z * real",
+    "complex mul rows": "rows * rows[0]",
+    "complex mul_": "w.mul_(1)",
+    "complex conj": "torch.conj_physical(z)",
+    "complex neg": "-z",
+    "complex addcmul": "torch.addcmul(z, z, u)",
+    "complex abs": "z.abs()",
+    "complex exp": "z.exp()",
+    "complex sum": "z.sum()",
+    "complex sum rows": "rows.sum(1)",
+    "complex sum columns": "rows.sum(0)",
+    "complex prod rows": "rows.prod(1)",
+    "complex cumsum": "z.cumsum(0)",
+    "complex norm": "torch.linalg.vector_norm(z)",
+    "complex dot": "torch.dot(z, u)",
+    "complex vdot": "torch.vdot(z, u)",
+    "complex make": "torch.complex(real, real)",
+    "complex clone": "z.clone()",
+    "complex cat": "torch.cat([z, u])",
+    "complex transpose": "rows.T.contiguous()",
+    "complex matmul 128": "p[0] @ p[0]",
+    "complex bmm 32": "q @ q",
+    "complex baddbmm 32": "torch.baddbmm(q, q, q)",
+}
+
 
 def arguments(torch: Any) -> dict[str, Any]:
     """Returns the tensors that the operations read, and the modules that they call."""
@@ -127,10 +160,25 @@ def arguments(torch: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def operations(torch: Any) -> dict[str, Callable[[], Any]]:
+def complex_arguments(torch: Any, device: str, elements: int) -> dict[str, Any]:
+    """Returns the tensors that the operations on complex numbers read."""
+
+    def numbers(*shape: int) -> Any:
+        return torch.complex(torch.randn(*shape), torch.randn(*shape)).to(device)
+
+    z = numbers(elements)
+    return {
+        "torch": torch, "z": z, "u": numbers(elements), "w": z.clone(), "real": torch.randn(elements).to(device),
+        "rows": z[: elements // 100 * 100].reshape(-1, 100), "p": numbers(64, 128, 128), "q": numbers(64, 32, 32),
+    }  # fmt: skip
+
+
+def operations(torch: Any, device: str, elements: int) -> dict[str, Callable[[], Any]]:
     """Returns a function for each operation."""
-    scope = arguments(torch)
-    return {name: eval(f"lambda: {text}", scope) for name, text in OPERATIONS.items()}
+    texts, scope = COMPLEX, complex_arguments(torch, device, elements)
+    if device != "cpu":
+        texts, scope = OPERATIONS | COMPLEX, arguments(torch) | scope
+    return {name: eval(f"lambda: {text}", scope) for name, text in texts.items()}
 
 
 def timed(run: Callable[[], Any]) -> float:
@@ -138,7 +186,7 @@ def timed(run: Callable[[], Any]) -> float:
     start = time.perf_counter()
     for _ in range(CALLS):
         out = run()
-    out.reshape(-1)[0].item()
+    (out.real if out.is_complex() else out).reshape(-1)[0].item()
     return 1e3 * (time.perf_counter() - start) / CALLS
 
 
@@ -147,13 +195,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="names of operations")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each operation")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--threads", type=int, help="of a CPU")
+    parser.add_argument("--elements", type=int, default=4 << 20, help="of vectors of complex numbers")
     args = parser.parse_args()
     sides = {"plait": importlib.import_module("plait")}
     if importlib.util.find_spec("torch"):
         sides["torch"] = importlib.import_module("torch")
     for module in sides.values():
         module.backends.cudnn.allow_tf32 = False  # PyTorch allows it for convolutions unless told otherwise
-    made = {name: operations(module) for name, module in sides.items()}
+        if args.threads:
+            module.set_num_threads(args.threads)
+    made = {name: operations(module, args.device, args.elements) for name, module in sides.items()}
     lines = []
     for case in made["plait"]:
         if args.only and case not in args.only:
@@ -171,8 +224,8 @@ def main() -> None:
                 times[name].append(timed(made[name][case]))
         medians = {name: statistics.median(t) for name, t in times.items()}
         speed = medians["torch"] / medians["plait"] if "torch" in medians else 0.0
-        lines.append((speed, f"{case:16}" + "".join(f"{medians[n]:10.4f}" for n in sides) + f"{speed:8.2f}x"))
-    print(f"{'ms':16}" + "".join(f"{name:>10}" for name in sides) + f"{'speed':>9}")
+        lines.append((speed, f"{case:20}" + "".join(f"{medians[n]:10.4f}" for n in sides) + f"{speed:8.2f}x"))
+    print(f"{'ms':20}" + "".join(f"{name:>10}" for name in sides) + f"{'speed':>9}")
     for _, line in sorted(lines, reverse=True):
         print(line)
 

@@ -14,7 +14,7 @@ func Argsort(input Tensor, dim int64, descending bool, stable bool) (status Tens
 	return result(op.ArgSort(t0, int(dim), op.SortOptions{Descending: descending, Stable: stable}), t0)
 }
 
-// Bincount applies the operation bincount. How often each integer comes in a vector, or the sum of its weights.
+// Bincount applies the operation bincount. How often each integer comes in a vector, or the sum of its weights, which are real.
 //
 //plait:waits
 func Bincount(input Tensor, weights Tensor, minlength int64) (status Tensor) {

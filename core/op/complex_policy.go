@@ -8,7 +8,7 @@ import "strings"
 var takesComplex = nameSet(`
 	adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d addbmm addmm addmv addr all allclose any argwhere
 	as_strided as_strided_scatter atleast_1d atleast_2d atleast_3d avg_pool1d avg_pool2d avg_pool3d
-	baddbmm bilinear bincount block_diag bmm broadcast_tensors broadcast_to
+	baddbmm bilinear block_diag bmm broadcast_tensors broadcast_to
 	cartesian_prod cat chain_matmul channel_shuffle chunk clone col2im column_stack combinations complex contiguous
 	conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d copy corrcoef count_nonzero cov cross
 	csr_matmul csr_sampled_matmul cumprod cumsum cumulative_trapezoid

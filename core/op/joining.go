@@ -42,10 +42,7 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	}
 	op.common(d, list...)
 	if op.err == nil && d.IsComplex() {
-		list = slices.Clone(list)
-		for i, t := range list {
-			list[i] = op.own(To(t, d))
-		}
+		list = op.allAs(list, d)
 	}
 	out := op.out(d, shape)
 	if op.err != nil {
@@ -57,11 +54,22 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	}
 	op.launch(c)
 	if op.grad {
-		n := op.node(catDeriv, list...)
+		n := op.node(catDeriv, tensors...)
 		n.Ints = []int{dim}
 		op.attach(n, out)
 	}
 	return op.done(out)
+}
+
+// allAs returns the tensors with those of another dtype than d converted.
+func (op *opContext) allAs(tensors []*core.Tensor, d core.DType) []*core.Tensor {
+	list := slices.Clone(tensors)
+	for i, t := range list {
+		if t.DType() != d {
+			list[i] = op.own(To(t, d))
+		}
+	}
+	return list
 }
 
 // joinable returns the tensors that Cat joins.
@@ -91,7 +99,14 @@ func (op *opContext) joinable(tensors []*core.Tensor) []*core.Tensor {
 func catDeriv(ctx *core.BackwardContext) {
 	dim, at := ctx.Node.Ints[0], 0
 	for i := range ctx.Node.Edges() {
-		n := ctx.InputShape(i)[dim]
+		shape := ctx.InputShape(i)
+		if len(shape) == 1 && shape[0] == 0 { // one that counts for nothing
+			if ctx.Needs(i) {
+				ctx.Set(i, zerosFor(ctx.Grad(), ctx.InputDType(i), shape))
+			}
+			continue
+		}
+		n := shape[dim]
 		if ctx.Needs(i) {
 			ctx.Set(i, castTo(Narrow(ctx.Grad(), dim, at, n), ctx.InputDType(i)))
 		}
@@ -130,10 +145,7 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	}
 	op.common(d, tensors...)
 	if op.err == nil && d.IsComplex() {
-		tensors = slices.Clone(tensors)
-		for i, t := range tensors {
-			tensors[i] = op.own(To(t, d))
-		}
+		tensors = op.allAs(tensors, d)
 	}
 	out := op.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
 	if op.err != nil {

@@ -28,9 +28,6 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		op.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
 	}
 	return op.compose(func() *core.Tensor {
-		if weights != nil && isComplex(weights) {
-			return Complex(BinCount(x, Real(weights), minLength), BinCount(x, Imag(weights), minLength))
-		}
 		in := op.own(Contiguous(castTo(x, core.Int64)))
 		bins := minLength
 		if x.Numel() > 0 {

@@ -72,7 +72,7 @@ func init() {
 		Row{Name: "bucketize", Func: Bucketize, NoGrad: index, Doc: "The number of boundaries that are smaller than each element.",
 			Args:    []Arg{input, {Name: "boundaries"}, {Name: "out_int32", Field: "Int32", Default: false}, {Name: "right", Field: "Right", Default: false}},
 			Samples: []Sample{{Name: "matrix", Args: []any{Between(-2, 3, 2, 3), values([]int{4}, -1, 0, 0, 2), SearchOptions{}}}}},
-		Row{Name: "bincount", Waits: true, Func: BinCount, NoGrad: count, Doc: "How often each integer comes in a vector, or the sum of its weights.",
+		Row{Name: "bincount", Waits: true, Func: BinCount, NoGrad: count, Doc: "How often each integer comes in a vector, or the sum of its weights, which are real.",
 			Args: []Arg{input, {Name: "weights", Optional: true}, {Name: "minlength", Default: 0}},
 			Samples: []Sample{
 				{Name: "counts", Args: []any{Indices([]int{5}, 1, 0, 3, 1, 1), nil, 0}},

@@ -88,6 +88,14 @@ func TestResultsDoNotDependOnTheNumberOfThreads(t *testing.T) {
 			}
 			return in, out
 		},
+		"complex reductions and products": func() (in, out []*core.Tensor) {
+			x, y := op.Complex(op.Randn(300, 500), op.Randn(300, 500)), op.Complex(op.Randn(300, 500), op.Randn(300, 500))
+			in = []*core.Tensor{x.SetRequiresGrad(true), y.SetRequiresGrad(true)}
+			sums := op.Cat([]*core.Tensor{op.Sum(x, []int{0}, false), op.Sum(x, []int{1}, false), op.Prod(op.Sgn(x), []int{1}, false)}, 0)
+			dots := op.Stack([]*core.Tensor{op.VDot(op.Flatten(x, 0, -1), op.Flatten(y, 0, -1)), op.Dot(op.Flatten(x, 0, -1), op.Flatten(y, 0, -1))}, 0)
+			made := op.Cat([]*core.Tensor{sums, dots, op.Flatten(op.MatMul(x, op.Transpose(y, 0, 1)), 0, -1)}, 0)
+			return in, []*core.Tensor{op.ViewAsReal(made)}
+		},
 		"embedding and cross_entropy": func() (in, out []*core.Tensor) {
 			w := op.Randn(50, 300).SetRequiresGrad(true)
 			x := op.Embedding(labels(900, 50), w, op.EmbeddingOptions{})

@@ -21,7 +21,7 @@ from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
 from plait._layout import Size
 from plait._ops.methods import TensorMethods
-from plait._tensors.arrays import share_numpy, tensor, to_numpy
+from plait._tensors.arrays import share_numpy, tensor, to_list, to_numpy
 from plait._tensors.dlpack import dlpack_device, to_capsule
 from plait._tensors.elements import Elements, attributes, set_attributes
 from plait._tensors.indexing import get_index, set_index
@@ -144,7 +144,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
     def tolist(self) -> Any:
         """Waits for the elements and returns them as nested lists, or as a number where there are no dimensions."""
-        return to_numpy(self).tolist()
+        return to_list(self)
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """Waits for the elements and returns them as an array that shares the tensor's memory.

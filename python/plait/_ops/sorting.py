@@ -41,7 +41,7 @@ _bincount = _core.bind_Bincount
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each integer comes in a vector, or the sum of its weights.
+    """How often each integer comes in a vector, or the sum of its weights, which are real.
 
     Args:
         weights: a weight for each integer; 1 by default
