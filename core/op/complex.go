@@ -17,7 +17,7 @@ var (
 		overComplex("atan2(xi, xr)")
 	// What products of complex matrices are made of, which nothing applies to real ones: x and i*x; x + i*y.
 	turnsOp    = elementwise("turns", "x", "x").overComplex("xr, xi, -xi, xr")
-	addTurnsOp = elementwise("add_turns", "x, y", "x").overComplex("xr - yi, xi + yr")
+	addTurnsOp = elementwise("add_turns", "x, y", "x + y").overComplex("xr - yi, xi + yr")
 	// joinOp writes complex numbers of real ones.
 	joinOp = elementwise("join_parts", "re, im", "re, im")
 )

@@ -62,10 +62,6 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 	if parts := distributed(x, h0, wih, whh, bih, bhh); parts != nil {
 		return handOn2(parts, "gru_layer", x, h0, wih, whh, bih, bhh, o)
 	}
-	state := x // whose dtype the results have on a CPU, also where autocast casts it, as in PyTorch
-	if h0 != nil {
-		state = h0
-	}
 	op := begin("gru_layer", &x, optional(&h0), &wih, &whh, optional(&bih), optional(&bhh))
 	op.recurrent(3, x, h0, nil, wih, whh, bih, bhh)
 	if op.err != nil {
@@ -82,9 +78,7 @@ func GRULayer(x, h0, wih, whh, bih, bhh *core.Tensor, o RecurrentOptions) (y, h 
 			return []*core.Tensor{y, y}
 		}
 		last := lastStep(y, o.Reverse)
-		if y = castTo(y, x.DType()); x.Device().HostAccessible() {
-			y = castTo(y, state.DType())
-		}
+		y = castTo(y, x.DType())
 		return []*core.Tensor{y, Clone(Select(y, 0, last))}
 	})
 	return out[0], out[1]

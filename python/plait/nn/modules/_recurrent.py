@@ -42,6 +42,10 @@ def run_gru(
 
     def run(part: Tensor, states: list[Any]) -> tuple[Tensor, States]:
         out, h = _ops.gru_layer(part, *states, **_names(w), reverse=reverse)
+        state = part if states[0] is None else states[0]
+        if state.dtype is not out.dtype and out.device.type == "cpu":
+            # There autocast leaves the state as it is, as in PyTorch.
+            out, h = _ops.to(out, dtype=state.dtype), _ops.to(h, dtype=state.dtype)
         return out, [h]
 
     return run(x, first) if sizes is None else _all(x, first, [w["weight_hh"].shape[1]], sizes, reverse, run)

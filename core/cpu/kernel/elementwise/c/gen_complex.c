@@ -223,7 +223,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(turns_complex_f64_pairs) {
   return 0;
 }
 
-// x
+// x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -232,12 +232,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float y_ = in1[i];
-    out0[i] = x_;
+    out0[i] = x_ + y_;
   }
   return 0;
 }
 
-// x
+// x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -246,12 +246,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
-    out0[i] = x_;
+    out0[i] = x_ + y_;
   }
   return 0;
 }
 
-// x
+// x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -260,7 +260,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_turns_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
-    out0[i] = x_;
+    out0[i] = ew_add_i64(x_, y_);
   }
   return 0;
 }
