@@ -103,7 +103,7 @@ OPERATIONS = {
     "eigh": "torch.linalg.eigh(definite)[0]",
 }
 
-# The same for complex numbers: z, u and their rows have as many elements as is asked for, p and q are a stack of 64 matrices.
+# The same for complex numbers: z, u and rows have as many elements as is asked for; p and q are stacks of 64 matrices.
 COMPLEX = {
     "complex add": "z + u",
     "complex mul": "z * u",
