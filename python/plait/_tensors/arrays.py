@@ -267,7 +267,8 @@ _FEW = 1024
 
 def to_list(t: Tensor) -> Any:
     """Waits for the elements and returns them as nested lists, or as a number where there are no dimensions."""
-    code, shape = _CODES.get(t.dtype), t.shape
+    code: Any = _CODES.get(t.dtype)
+    shape = t.shape
     if code is None or not 0 < (n := prod(shape)) <= _FEW or not t.is_contiguous():
         return to_numpy(t).tolist()
     elements = array(code, (0,)) * n  # which takes less time than one of NumPy, for few elements
