@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op/expr"
 )
 
@@ -179,10 +180,10 @@ func Complex(re, im *core.Tensor) *core.Tensor {
 		return op.fail()
 	}
 	out := op.out(re.DType().Complex(), shape)
-	op.setParts(out, re, im)
 	if op.err != nil {
 		return op.fail()
 	}
+	op.launch(op.call(joinOp.ids[computeType(re.DType())]).OutParts(out).In(re).In(im))
 	if op.grad {
 		op.attach(op.node(complexDeriv, re, im), out)
 	}
@@ -207,7 +208,17 @@ func (op *opContext) partsOf(a, b *core.Tensor) {
 
 // setParts writes the real and imaginary parts of out, a new complex tensor, from real tensors or numbers that broadcast.
 func (op *opContext) setParts(out, re, im *core.Tensor) {
-	op.launch(op.call(joinOp.ids[computeType(out.DType().Part())]).OutParts(out).In(re).In(im))
+	for i, x := range []*core.Tensor{re, im} {
+		if op.err != nil {
+			return
+		}
+		to := op.own(half(op.mode, out, i))
+		if x.IsNumber() {
+			op.launch(op.call(contract.Fill).Out(to).In(x))
+		} else {
+			op.launch(op.call(contract.Copy).Out(to).In(op.own(op.repeated(x, out.Shape()))))
+		}
+	}
 }
 
 // asComplex returns v, or where x is complex and v is a number, v as a complex tensor.
