@@ -70,11 +70,14 @@ func TestSharedCollectives(t *testing.T) {
 		for _, n := range counts {
 			size += n
 		}
-		for _, n := range []int{7, 5000} {
+		for _, n := range []int{0, 7, 5000} {
 			want := onLinked(t, []string{"cpu:0", "cpu:0", "cpu:0", "cpu:0"}[:size], func(r *collective.Rank) ([][]byte, error) { return everyCollective(r, n) })
 			got := make([][][]byte, size)
 			net := wiretest.New(len(counts), 100*time.Microsecond, uint64(n))
 			err := onProcesses(net, counts, linkedNames(60, size), collective.Options{Timeout: linkLimit}, func(r *collective.Rank) (err error) {
+				if err := r.World.AllReduce(numbers(r, 0, 1), collective.Sum).Wait(); err != nil {
+					return err
+				}
 				if err := meet(r); err != nil {
 					return err
 				}

@@ -69,7 +69,7 @@ var goroutines = map[string]string{
 	"parallel/collective/wire_job.go launch":               "moves data, with no code of the caller's",
 	"parallel/collective/wire_unit.go runUnits":            "moves data, with no code of the caller's",
 	"parallel/collective/sharing.go receive":               "opens memory, with no code of the caller's",
-	"parallel/collective/sharing.go find":                  "opens memory, with no code of the caller's",
+	"parallel/collective/sharing.go offer":                 "opens memory, with no code of the caller's",
 	"parallel/collective/relay.go joinAll":                 "runs no code of the caller's",
 	"parallel/collective/wait_graph.go watch":              "looks for deadlocks, with no code of the caller's",
 	"parallel/collective/work.go failOutputs":              "waits for events and marks tensors",

@@ -453,3 +453,24 @@ func TestSynchronizeWaitsForOtherProcesses(t *testing.T) {
 	})
 	require.NoError(t, err)
 }
+
+// TestManyCollectivesOfEmptyTensors checks works that end with each other: looking at all ways between them would take forever.
+func TestManyCollectivesOfEmptyTensors(t *testing.T) {
+	require.NoError(t, spawn(2, nil, Options{}, func(r *Rank) error {
+		x, y := op.Zeros(0), op.Zeros(0)
+		stream := core.CurrentContext().Stream(r.Device)
+		for _, t := range []*core.Tensor{x, y} {
+			c := stream.Begin(-1, "slow").Out(t)
+			c.Work = math.MaxInt
+			c.Fn = func() error { time.Sleep(20 * time.Millisecond); return nil }
+			if err := core.Launch(stream, c); err != nil {
+				return err
+			}
+		}
+		var works Works
+		for range 60 {
+			works = append(works, r.World.AllReduceMany([]*core.Tensor{x, y}, Sum), r.World.AllReduce(y, Sum), r.World.AllReduceMany([]*core.Tensor{y, x}, Sum))
+		}
+		return works.Wait()
+	}))
+}

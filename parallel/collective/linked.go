@@ -57,7 +57,7 @@ type place struct {
 	at    int
 }
 
-// places returns the places of this process's pieces.
+// places returns the places of this process's pieces that have elements.
 func (j *wireJob) places() (map[source]place, error) {
 	all := map[source]place{}
 	for i, p := range j.calls {
@@ -71,6 +71,9 @@ func (j *wireJob) places() (map[source]place, error) {
 				pieces = p.op.Outs
 			}
 			for k := range pieces {
+				if pieces[k].N == 0 { // it may have no memory
+					continue
+				}
 				s := source{i, k, out}
 				region := j.region(s, 0, 0)
 				block, at, err := d.Share(region.Memory)

@@ -71,7 +71,12 @@ func (s *sharing) site(p *rankCall, n int) *site {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.find(d, p)
+	o := s.find(d)
+	if o == nil {
+		if o = s.offer(d, p); o == nil {
+			return nil
+		}
+	}
 	if o.refuses {
 		return nil
 	}
@@ -91,14 +96,40 @@ func (p *rankCall) splitsWord() bool {
 	return splits(p.op.Ins, p.ins) || splits(p.op.Outs, p.outs)
 }
 
-// find returns a device of this process. The first time, it offers the device to the other processes.
-func (s *sharing) find(d core.SharingDevice, p *rankCall) *ownDevice {
-	if i := slices.IndexFunc(s.own, func(o *ownDevice) bool { return o.SharingDevice == d }); i >= 0 {
-		return s.own[i]
+// memory returns memory of one of the call's tensors; false if all are empty.
+func (p *rankCall) memory() (m core.Memory, ok bool) {
+	for i, b := range p.ins {
+		if p.op.Ins[i].N > 0 {
+			return b.Region(0, 0).Memory, true
+		}
+	}
+	for i, b := range p.outs {
+		if p.op.Outs[i].N > 0 {
+			return b.Region(0, 0).Memory, true
+		}
+	}
+	return core.Memory{}, false
+}
+
+// find returns a device of this process that has been offered; nil if it has not.
+func (s *sharing) find(d core.Device) *ownDevice {
+	for _, o := range s.own {
+		if o.SharingDevice == d {
+			return o
+		}
+	}
+	return nil
+}
+
+// offer offers the device of a call to the other processes. It returns nil if no tensor of the call has memory.
+func (s *sharing) offer(d core.SharingDevice, p *rankCall) *ownDevice {
+	m, ok := p.memory()
+	if !ok {
+		return nil
 	}
 	o := &ownDevice{SharingDevice: d, blocks: map[string]core.Memory{}}
 	s.own = append(s.own, o)
-	block, _, err := d.Share(slices.Concat(p.ins, p.outs)[0].Region(0, 0).Memory)
+	block, _, err := d.Share(m)
 	if err != nil {
 		o.refuses = true
 		return o
@@ -188,11 +219,11 @@ func (s *sharing) open(o *ownDevice, block []byte) (core.Memory, error) {
 	return m, err
 }
 
-// device returns a device of this process that has taken part in a call.
+// device returns a device of this process that has been offered.
 func (s *sharing) device(d core.Device) *ownDevice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.own[slices.IndexFunc(s.own, func(o *ownDevice) bool { return o.SharingDevice == d })]
+	return s.find(d)
 }
 
 // close closes the blocks of other processes, unless transfers may still use them.

@@ -68,6 +68,7 @@ type outcome struct {
 	spin     time.Duration // how long a waiter spins
 	progress func()        // moves messages of other processes along; nil if all ranks are in this one
 	events   []core.Event  // set before settled: done when no rank uses the memory any more
+	over     atomic.Bool   // all of them were done when somebody asked: works of empty tensors end with others, which do so in turn
 }
 
 func newWork(label string) *Work {
@@ -296,11 +297,21 @@ type event outcome
 
 // Done implements [core.Event].
 func (e *event) Done() bool {
-	return e.settled.Load() && allDone(e.events)
+	if e.over.Load() {
+		return true
+	}
+	done := e.settled.Load() && allDone(e.events)
+	if done {
+		e.over.Store(true)
+	}
+	return done
 }
 
 // Wait implements [core.Event].
 func (e *event) Wait() {
+	if e.Done() {
+		return
+	}
 	for _, o := range e.Parts() {
 		o.Wait()
 	}
