@@ -336,6 +336,9 @@ func (e *event) waitsFor() []core.Event {
 
 // WaitFor implements [core.Event].
 func (e *event) WaitFor(d time.Duration) bool {
+	if e.Done() {
+		return true
+	}
 	deadline := time.Now().Add(d)
 	if !e.Known(d) {
 		return false
