@@ -66,11 +66,11 @@ def main() -> None:
         for way in ("one GPU", "DDP", "FSDP"):
             count = 1 if way == "one GPU" else args.gpus
             times: list[float] = []
-            todo = way, precision, args.steps, times
+            arguments = way, precision, args.steps, times
             if not args.processes:
-                distributed.spawn(train, todo, nprocs=count, devices=[f"cuda:{i}" for i in range(count)])
+                distributed.spawn(train, arguments, nprocs=count, devices=[f"cuda:{i}" for i in range(count)])
             elif rank < count:
-                train(rank, *todo)
+                train(rank, *arguments)
             if rank == 0:
                 median = statistics.median(times)
                 one = one or median
