@@ -27,8 +27,8 @@ func linked(calls []*rankCall) bool {
 	return len(calls) <= maxDirect && len(sites) > 0 && !slices.ContainsFunc(sites, func(s *site) bool { return !s.reachesAll(sites) })
 }
 
-// share finds this process's steps, and the processes whose memory they use or who use its memory.
-func (j *wireJob) share() {
+// assign finds this process's steps, and the processes whose memory they use or who use its memory.
+func (j *wireJob) assign() {
 	me := j.rendezvous.world.process
 	for i := range j.plan {
 		s := &j.plan[i]
@@ -132,15 +132,15 @@ func (r *reader) places() map[source]place {
 // linkedSpin is how long a linked job spins while it waits for another process, whose part may take less time than waking a thread.
 const linkedSpin = 500 * time.Microsecond
 
-// said reports whether another process has said something. A linked job waits for that for a short while.
-func (j *wireJob) said(it <-chan struct{}) bool {
+// heard reports whether a message of another process has come, of which a channel tells. A linked job waits for it for a short while.
+func (j *wireJob) heard(message <-chan struct{}) bool {
 	var limit time.Time
 	if j.linked && runtime.NumCPU() >= 4*len(j.calls) {
 		limit = time.Now().Add(linkedSpin)
 	}
 	for {
 		select {
-		case <-it:
+		case <-message:
 			return true
 		default:
 		}

@@ -96,7 +96,7 @@ func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCa
 	case small:
 	case linked(calls):
 		j.linked = true
-		j.share()
+		j.assign()
 	default:
 		j.units, j.received = j.cut()
 	}

@@ -165,7 +165,7 @@ func (j *wireJob) transfer(err error) {
 	}
 	for _, p := range j.peers {
 		if p.receives > 0 {
-			if !j.said(p.ended) {
+			if !j.heard(p.ended) {
 				<-p.ended
 			}
 			if p.failure != nil {
@@ -243,7 +243,7 @@ func (j *wireJob) runUnit(u *wireUnit, tag uint32) error {
 // awaitReady waits until a process is ready, or is known not to be. A process that takes longer than the timeout of the operation, because
 // its tensors wait for something else, is given up: data may not be left without its counterpart.
 func (j *wireJob) awaitReady(process int, p *wirePeer) {
-	if j.said(p.ready) {
+	if j.heard(p.ready) {
 		return
 	}
 	limit := j.timeout()
