@@ -1,5 +1,6 @@
 """Stores do what PyTorch's do, in one process and in several, whoever else speaks or dies."""
 
+import gc
 import os
 import pickle
 import signal
@@ -336,6 +337,50 @@ def test_values_that_are_too_long(monkeypatch):
     with pytest.raises(ValueError, match="is too long for a store, which takes 1000"):
         store.get("a")
     assert store.add("n", 1) == 1
+
+
+def collecting(monkeypatch, owner, name, store):
+    """Makes a function collect a store as garbage when it is next called."""
+    whole, kept = getattr(owner, name), [store]
+
+    def collect(*arguments):
+        monkeypatch.setattr(owner, name, whole)
+        cycle = [kept.pop()]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+        return whole(*arguments)
+
+    monkeypatch.setattr(owner, name, collect)
+
+
+def test_stores_collected_while_others_start(monkeypatch):
+    collecting(monkeypatch, _server, "_listen", tcp())
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(tcp).result(60).add("a", 1) == 1
+
+
+def test_stores_collected_by_a_server(monkeypatch):
+    last = [tcp()]
+    with socket.create_connection(("127.0.0.1", last[0].port)) as s:
+        monkeypatch.setattr(_server.Server, "_receive", lambda server, client: last.clear())
+        s.sendall(b"x")
+        s.settimeout(60)
+        with pytest.raises(ConnectionResetError):
+            s.recv(1)
+    monkeypatch.undo()
+    assert tcp().add("a", 1) == 1
+
+
+def test_stores_of_a_file_collected_while_another_is_used(tmp_path, monkeypatch):
+    path = str(tmp_path / "store")
+    first = dist.FileStore(path, 2)
+    collecting(monkeypatch, type(first._journal), "_catch_up", dist.FileStore(path, 2))
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(first.add, "a", 1).result(60) == 1
+    assert os.path.exists(path)
+    del first
+    assert not os.path.exists(path)
 
 
 def test_strangers_who_say_nothing_are_dropped(monkeypatch):

@@ -66,6 +66,7 @@ class _Journal:
 
     def apply(self, op: Op, arguments: list[bytes]) -> list[bytes] | None:
         """Runs an operation on what the file has, and writes it down if it changes that. See `Table.apply`."""
+        _thread.applies = True
         try:
             # Opened each time: a lock belongs to the open file, which processes that fork would share.
             with self._lock, open(self._path, "a+b", buffering=0) as file:
@@ -77,6 +78,10 @@ class _Journal:
                 return result
         except OSError as error:
             raise DistStoreError(f"FileStore: {self._path}: {error.strerror or error}") from None
+        finally:
+            _thread.applies = False
+            while _thread.leavers:
+                _leave(*_thread.leavers.pop())
 
     def _catch_up(self, file: Any) -> None:
         """Runs the operations that others have written since."""
@@ -115,10 +120,24 @@ class _Journal:
             os.unlink(self._path)
 
 
+class _Thread(threading.local):
+    """What a thread is doing. While it applies an operation, another store's garbage may be collected in it."""
+
+    def __init__(self) -> None:
+        self.applies = False
+        self.leavers: list[tuple[_Journal, int, int]] = []  # they wait until it holds no lock
+
+
+_thread = _Thread()
+
+
 def _leave(journal: _Journal, world_size: int, process: int) -> None:
     """Counts a worker that ends. The last one removes the file."""
     if os.getpid() != process:
         return  # a forked child, whose copy was not counted
+    if _thread.applies:
+        _thread.leavers.append((journal, world_size, process))
+        return
     with contextlib.suppress(DistStoreError, ValueError):
         left = journal.apply(Op.ADD, [LEFT, b"1"])
         if left and int(left[0]) >= world_size:

@@ -50,7 +50,7 @@ class Server:
         self._table = Table()
         self._clients: set[_Client] = set()
         self._wake, self._woken = socket.socketpair()
-        self._closing, self._users, self._process = False, 0, os.getpid()
+        self._closing, self._users, self._process = False, 1, os.getpid()
         self._selector = selectors.DefaultSelector()
         for s in (*self._listeners, self._woken):
             s.setblocking(False)
@@ -64,10 +64,12 @@ class Server:
         forked = weakref.WeakMethod(self._forked)
         os.register_at_fork(after_in_child=lambda: (f := forked()) and f())
 
-    def use(self) -> Server:
-        """Counts one more who needs it."""
-        self._users += 1
-        return self
+    def use(self) -> bool:
+        """Counts one more who needs it, besides whoever has made it, or returns False if it has ended."""
+        with _lock:
+            if self._users:
+                self._users += 1
+            return self._users > 0
 
     def release(self) -> None:
         """Counts one less, and closes it if that was the last."""
@@ -83,7 +85,8 @@ class Server:
         self._closing = True
         with contextlib.suppress(OSError):
             self._wake.send(b"x")
-        self._thread.join()
+        if threading.current_thread() is not self._thread:  # in which the last store may be garbage that is collected
+            self._thread.join()
         self._wake.close()
 
     def _forked(self) -> None:
@@ -225,7 +228,7 @@ class Server:
             self._selector.modify(client.socket, selectors.EVENT_READ | write, client)
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a store that is collected as garbage, at any line of the lock's holder, is released there
 _tenants: weakref.WeakValueDictionary[tuple[str, int], Server] = weakref.WeakValueDictionary()
 
 
@@ -239,9 +242,9 @@ def start(host: str, port: int, shared: bool) -> Server:
     """
     with _lock:
         found = _tenants.get((host, port)) if shared and port else None
-        if found is not None and found._users:
-            return found.use()
-        server = Server(host, port).use()
+        if found is not None and found.use():
+            return found
+        server = Server(host, port)
         if shared:
             _tenants[host, server.port] = server
         return server
