@@ -129,14 +129,14 @@ func (ctx *BackwardContext) Saved(i int) *Tensor {
 // Returns sets the function that says along which edges the gradient is returned to the caller of the backward pass.
 func (ctx *BackwardContext) Returns(fn func(e Edge) bool) { ctx.returned = fn }
 
-// Hidden reports whether only the next derivative sees the gradient of input i: no hook, no tensor that retains it, and not the caller.
-// Such a gradient may have unusual strides. n is the context's node or a node behind it.
+// Hidden reports whether only the next derivative sees the gradient of input i: no hook that is not blind, no tensor that retains it, and not
+// the caller. Such a gradient may have unusual strides. n is the context's node or a node behind it.
 func (ctx *BackwardContext) Hidden(n *Node, i int) bool {
 	e := n.edges[i]
 	if ctx.returned == nil || e.Node == nil || e.Node.leaf != nil || e.Node.External != 0 {
 		return false
 	}
-	return !n.HasHooks() && !e.Node.HasHooks() && !ctx.returned(e)
+	return !n.shows() && !e.Node.shows() && !ctx.returned(e)
 }
 
 // CreateGraph reports whether the derivative itself is recorded, or tangents are taken through it, so that it must consist of differentiable

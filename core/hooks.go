@@ -10,6 +10,7 @@ import (
 type Hook struct {
 	Fn       func(grad *Tensor) *Tensor
 	External uint64
+	Blind    bool // Fn does not look at the gradient, and returns nil or an error; see [BackwardContext.Hidden]
 	// Drop, if not nil, runs once: when the hook is removed, or the object that it is registered on is gone.
 	Drop func()
 	// Failed, if not nil, runs when a backward pass that would add to the leaf's gradient ends early: with an error, or because its caller

@@ -43,6 +43,21 @@ func (n *Node) HasHooks() bool {
 	return n.extra != nil
 }
 
+// shows reports whether anyone but derivatives sees gradients of the node: hooks that are not blind, or tensors that retain them.
+func (n *Node) shows() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	x := n.extra
+	if x == nil {
+		return false
+	}
+	seen := x.before.Len()+x.after.Len()+len(x.retained) > 0
+	for _, hooks := range x.grads {
+		seen = seen || slices.ContainsFunc(hooks.All(), func(h Hook) bool { return !h.Blind })
+	}
+	return seen
+}
+
 // dropHooks drops the node's hooks and owned objects at the node's end.
 func (n *Node) dropHooks() {
 	n.mu.Lock()

@@ -12,8 +12,8 @@ import (
 const (
 	// fullBatch is the number of commands at which a batch is submitted.
 	fullBatch = 256
-	// maxInFlight is how many batches of a stream may be on the GPU.
-	maxInFlight = 4
+	// maxInFlight is how many batches of a stream may be on the GPU. A launch blocks once CUDA's stream has 1024 commands.
+	maxInFlight = 3
 	// faultSlots is how many calls of a batch may report a fault.
 	faultSlots = 256
 )
@@ -77,12 +77,13 @@ func (b *batch) putWords(align int, words []uint32) int {
 
 // submit gives the batch to the driver. It runs on the driver thread.
 func (d *Device) submit(s *stream, b *batch) {
-	gpu := d.thread.gpu
+	gpu, registered := d.thread.gpu, false
+	b.unfinished = 1 // its commands; batches before it may end while it is submitted
 	s.batches = append(s.batches, b)
 	defer func() {
 		if x := recover(); x != nil {
 			d.thread.fail(x)
-			if b.unfinished == 0 { // otherwise a pending status ends it, and reports that the device is lost
+			if !registered { // otherwise a pending status ends it, and reports that the device is lost
 				d.abandon(s, b)
 			}
 		}
@@ -116,7 +117,8 @@ func (d *Device) submit(s *stream, b *batch) {
 	}
 	// All operations are registered before the driver is asked for more, so that after a panic below they end with the error of the lost
 	// device.
-	b.unfinished = 1 + len(b.reads)
+	b.unfinished += len(b.reads)
+	registered = true
 	d.thread.after(status, func(failed bool) {
 		if b.lost = failed; failed && gpu.Lost() {
 			d.lose(gpu.TakeError())

@@ -15,9 +15,11 @@ import (
 type driverThread struct {
 	gpu      driver.GPU
 	jobs     chan func()
+	urgent   chan func() // run before jobs, and between the commands of a batch; they submit to other queues
 	pending  []pendingStatus
 	spinTime time.Duration // while operations are in flight
 	idleTime time.Duration // while none are
+	yielded  time.Time     // when yield has last polled
 	software bool          // the adapter computes on the CPU
 }
 
@@ -45,7 +47,7 @@ const (
 
 // startDriverThread opens the GPU on a new driver thread.
 func startDriverThread(a adapter) (*driverThread, error) {
-	t := &driverThread{jobs: make(chan func(), 64), spinTime: spinTime, idleTime: spinOf(a)}
+	t := &driverThread{jobs: make(chan func(), 64), urgent: make(chan func(), 64), spinTime: spinTime, idleTime: spinOf(a)}
 	if a.Software {
 		t.spinTime, t.software = spinTimeSoftware, true
 	}
@@ -74,6 +76,26 @@ func spinOf(a adapter) time.Duration {
 
 // post enqueues fn and returns at once.
 func (t *driverThread) post(fn func()) { t.jobs <- fn }
+
+// postUrgent is post for a function that only submits to a queue of a peer stream.
+func (t *driverThread) postUrgent(fn func()) { t.urgent <- fn }
+
+// yield runs what is urgent, and polls every pollPause. It is called while a long batch is submitted.
+func (t *driverThread) yield() {
+	for {
+		select {
+		case fn := <-t.urgent:
+			fn()
+			continue
+		default:
+		}
+		if now := time.Now(); now.Sub(t.yielded) >= pollPause {
+			t.yielded = now
+			t.poll()
+		}
+		return
+	}
+}
 
 // do runs fn on the driver thread and waits for it. fn must not call do. A panic in fn is raised in the caller.
 func (t *driverThread) do(fn func()) {
@@ -113,16 +135,13 @@ func (t *driverThread) run() {
 	lastProgress := time.Now()
 	for {
 		if len(t.pending) == 0 && time.Since(lastProgress) >= t.idleTime {
-			(<-t.jobs)()
+			t.take(nil)
 			lastProgress = time.Now()
 			continue
 		}
-		select {
-		case fn := <-t.jobs:
-			fn()
+		if t.takeNow() {
 			lastProgress = time.Now()
 			continue
-		default:
 		}
 		if t.poll() {
 			lastProgress = time.Now()
@@ -145,13 +164,40 @@ func (t *driverThread) run() {
 			t.gpu.Pause(next)
 			continue
 		}
-		select {
-		case fn := <-t.jobs:
-			fn()
+		if t.take(time.After(next)) {
 			lastProgress = time.Now()
-		case <-time.After(next):
 		}
 	}
+}
+
+// takeNow runs a function that was posted, an urgent one first, and reports whether there was one.
+func (t *driverThread) takeNow() bool {
+	select {
+	case fn := <-t.urgent:
+		fn()
+		return true
+	default:
+	}
+	select {
+	case fn := <-t.jobs:
+		fn()
+		return true
+	default:
+		return false
+	}
+}
+
+// take is takeNow that waits for a function until the end, which may be nil.
+func (t *driverThread) take(end <-chan time.Time) bool {
+	select {
+	case fn := <-t.urgent:
+		fn()
+	case fn := <-t.jobs:
+		fn()
+	case <-end:
+		return false
+	}
+	return true
 }
 
 // poll polls the driver and reports whether any operation has ended.

@@ -37,9 +37,13 @@ type linkedGPU struct {
 	*fakeGPU
 	*linkedQueue
 	unlinked atomic.Bool
+	yield    func()
+	between  func() bool // Submit yields until it is true; nil for once
 }
 
 func (g *linkedGPU) NewQueue() (driver.Queue, error) { return newLinkedQueue(), nil }
+
+func (g *linkedGPU) Yield(to func()) { g.yield = to }
 
 func (g *linkedGPU) Reach(other driver.GPU) bool {
 	o, ok := other.(*linkedGPU)
@@ -67,6 +71,11 @@ func (g *linkedGPU) NewStatus() driver.Status           { return &linkedStatus{m
 
 // Submit and Release are those of both embedded types.
 func (g *linkedGPU) Submit(l driver.CommandList, params driver.Buffer, data []byte, s driver.Status) {
+	if g.yield != nil {
+		for g.yield(); g.between != nil && !g.between(); {
+			g.yield()
+		}
+	}
 	g.linkedQueue.Submit(l, params, data, s)
 }
 
@@ -294,6 +303,11 @@ func HoldQueue(d *Device) (release func()) {
 	held := make(chan struct{})
 	d.thread.do(func() { d.thread.gpu.(*linkedGPU).jobs <- func() { <-held } })
 	return func() { close(held) }
+}
+
+// YieldUntil makes the next batches of a device of the linked fake driver yield until the function returns true.
+func YieldUntil(d *Device, done func() bool) {
+	d.thread.do(func() { d.thread.gpu.(*linkedGPU).between = done })
 }
 
 // Unlink makes a device of the linked fake driver reach no other.

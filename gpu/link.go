@@ -87,6 +87,7 @@ func (d *Device) NewPeerStream(rank int) core.Stream {
 		d.thread.do(func() {
 			if q, err := d.links.linked.NewQueue(); err == nil { // without one, it takes turns with the others
 				s.queue = q
+				d.links.linked.Yield(d.thread.yield)
 			}
 		})
 	}

@@ -161,6 +161,52 @@ func TestLinkedCopiesAreQueued(t *testing.T) {
 	require.Zero(t, from.Traffic().Downloads)
 }
 
+// TestCopiesBetweenCommands checks that a GPU is given a peer stream's copy, and has its end seen, while it is being given a batch.
+func TestCopiesBetweenCommands(t *testing.T) {
+	d := linkedFake(t, 22)
+	s, peer := core.CurrentContext().Stream(d), d.NewPeerStream(0)
+	x := op.ToDevice(core.FromSlice([]float32{1, 2, 3}), d)
+	m, err := s.Alloc(64)
+	require.NoError(t, err)
+	copies := func() <-chan struct{} {
+		f, err := peer.(core.Stager).Fetch([]core.Region{{Memory: m, Size: 64}}, nil)
+		require.NoError(t, err)
+		ended := make(chan struct{})
+		go func() {
+			assert.NoError(t, f.Wait())
+			f.Release()
+			close(ended)
+		}()
+		return ended
+	}
+	require.NoError(t, op.Add(x, x).Wait()) // makes the program
+	<-copies()
+	var held atomic.Bool
+	release := make(chan struct{})
+	gpu.YieldUntil(d, func() bool {
+		held.Store(true)
+		select {
+		case <-release:
+			return true
+		default:
+			return false
+		}
+	})
+	y := op.Add(x, x)
+	gpu.Submit(s)
+	require.Eventually(t, held.Load, linkLimit, time.Millisecond)
+	select {
+	case <-copies():
+	case <-time.After(linkLimit):
+		require.Fail(t, "the copy waited for the batch")
+	}
+	require.False(t, y.WaitFor(0))
+	close(release)
+	require.NoError(t, y.Wait())
+	s.Free(m)
+	require.NoError(t, peer.Close())
+}
+
 // TestLinkedDeviceLost checks that ranks whose GPUs wait for a lost one get an error.
 func TestLinkedDeviceLost(t *testing.T) {
 	from := 1000 + int(freshFake.Add(3))

@@ -380,7 +380,11 @@ func (s *stream) submit(r *encoder) {
 	b.last = max(b.last, s.submitted.Load()) // a call with many commands may be submitted in several batches
 	last := b.last
 	d := s.device
-	d.thread.post(func() { d.submit(s, b) })
+	if submit := func() { d.submit(s, b) }; s.queue != nil {
+		d.thread.postUrgent(submit)
+	} else {
+		d.thread.post(submit)
+	}
 	s.submitted.Store(last)
 	s.dropCuts(last)
 	if s.Notify(); s.Awaited() {

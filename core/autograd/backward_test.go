@@ -294,3 +294,42 @@ func TestOnClose(t *testing.T) {
 		require.Equal(t, fails, ended == 0)
 	}
 }
+
+// TestHiddenGradients checks who counts as one that sees a gradient.
+func TestHiddenGradients(t *testing.T) {
+	nothing := func(*core.Tensor) *core.Tensor { return nil }
+	for name, c := range map[string]struct {
+		see    func(y *core.Tensor)
+		hidden bool
+	}{
+		"nobody":       {func(*core.Tensor) {}, true},
+		"blind hook":   {func(y *core.Tensor) { y.TensorHooks().Add(core.Hook{Blind: true, Fn: nothing}) }, true},
+		"removed hook": {func(y *core.Tensor) { y.TensorHooks().Add(core.Hook{Fn: nothing})() }, true},
+		"hook":         {func(y *core.Tensor) { y.TensorHooks().Add(core.Hook{Fn: nothing}) }, false},
+		"foreign hook": {func(y *core.Tensor) { y.TensorHooks().Add(core.Hook{External: 1}) }, false},
+		"two hooks": {func(y *core.Tensor) {
+			y.TensorHooks().Add(core.Hook{Blind: true, Fn: nothing})
+			y.TensorHooks().Add(core.Hook{Fn: nothing})
+		}, false},
+		"retained": {func(y *core.Tensor) { y.RetainGrad() }, false},
+		"before the node": {func(y *core.Tensor) {
+			e := y.AutogradMeta().Edge()
+			defer e.Node.Release()
+			e.Node.PreHooks().Add(core.NodeHook{Fn: func(_, _ []*core.Tensor) []*core.Tensor { return nil }})
+		}, false},
+	} {
+		y := op.Mul(leaf(3), core.Num(2))
+		c.see(y)
+		var hidden bool
+		n := core.NewNode(core.CurrentMode(), "custom", func(ctx *core.BackwardContext) {
+			hidden = ctx.Hidden(ctx.Node, 0)
+			ctx.Set(0, core.FromSlice([]float64{1}))
+		}, y)
+		z := core.FromSlice([]float64{1})
+		n.AttachLast(z, 0)
+		if err := autograd.Backward(z); name != "foreign hook" {
+			require.NoError(t, err, name)
+		}
+		require.Equal(t, c.hidden, hidden, name)
+	}
+}

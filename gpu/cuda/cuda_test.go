@@ -121,7 +121,8 @@ func await(t *testing.T, s driver.Status) (failed bool) {
 	return true
 }
 
-// TestPeers checks the calls by which a GPU uses another's memory, in a queue of its own and after the other's work.
+// TestPeers checks the calls by which a GPU uses another's memory, in a queue of its own, after the other's work, and between the commands of
+// a long list.
 func TestPeers(t *testing.T) {
 	compiler(t)
 	log := fake(t, "peers", "FAKE_DEVICES=2")
@@ -129,8 +130,10 @@ func TestPeers(t *testing.T) {
 		"retain 0", "stream 1", "retain 1", "stream 1", "access 0", "stream 1 of priority -5",
 		"alloc 1040", "alloc 1040", "event 2", "event 2", "record",
 		"wait 0", "copy 1024", "record", "wait 0",
+		"set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1",
+		"event 2", "copy 1024", "record", "set 0 x 1", "record",
 		"free", "free",
-		"release 1: held 0 memory, 0 host, 1 events, 0 modules, 1 streams", "release 0: held 0 memory, 0 host, 0 events, 0 modules, 0 streams",
+		"release 1: held 0 memory, 0 host, 2 events, 0 modules, 1 streams", "release 0: held 0 memory, 0 host, 0 events, 0 modules, 0 streams",
 	}, log)
 	fake(t, "peers", "FAKE_DEVICES=2", "FAKE_PEERS=0")
 }
@@ -163,6 +166,20 @@ func peers(t *testing.T) {
 	gpus[0].After(copied)
 	require.False(t, await(t, copied))
 	require.False(t, await(t, made))
+	long, between := gpus[0].NewCommandList(), 0
+	for range 9 {
+		long.Clear(to, 0, 4)
+	}
+	gpus[0].Yield(func() {
+		between++
+		s := gpus[0].NewStatus()
+		q.Submit(list, nil, nil, s)
+		s.Free()
+	})
+	ended := gpus[0].NewStatus()
+	gpus[0].Submit(long, nil, nil, ended)
+	require.False(t, await(t, ended))
+	require.Equal(t, 1, between)
 	q.Release()
 	to.Release()
 	from.Release()

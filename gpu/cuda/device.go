@@ -33,7 +33,8 @@ type device struct {
 	limits     driver.Limits
 	spare      []*buffer // pinned buffers for copies from the parameters
 	library    *cublaslt.Handle
-	noLibrary  error // why there is no library of matrix products
+	noLibrary  error  // why there is no library of matrix products
+	yield      func() // see Yield; nil for nothing
 }
 
 // openLibrary opens the library of matrix products, if it is there.
@@ -201,7 +202,7 @@ func (b *buffer) Release() {
 }
 
 // Map implements [driver.Buffer]. Pinned memory is always mapped; the status is done when the GPU has done what it was given before.
-func (b *buffer) Map(_ bool, s driver.Status) { C.plaitk_cu_record(b.g.g, s.(*status).e) }
+func (b *buffer) Map(_ bool, s driver.Status) { C.plaitk_cu_record(b.g.g, nil, s.(*status).e) }
 
 // Mapped implements [driver.Buffer].
 func (b *buffer) Mapped() []byte {

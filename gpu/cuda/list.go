@@ -3,8 +3,8 @@
 package cuda
 
 // #include "shim.h"
-// #cgo nocallback plaitk_cu_submit
-// #cgo noescape plaitk_cu_submit
+// #cgo nocallback plaitk_cu_give
+// #cgo noescape plaitk_cu_give
 import "C"
 
 import (
@@ -103,13 +103,12 @@ func (g *device) Submit(l driver.CommandList, _ driver.Buffer, data []byte, s dr
 	g.submit(nil, l, data, s)
 }
 
+// yieldAfter is how many commands Submit gives before it yields. A launch takes two to four microseconds.
+const yieldAfter = 8
+
 func (g *device) submit(q *C.plaitk_cu_queue, l driver.CommandList, data []byte, s driver.Status) {
 	st, c := s.(*status), l.(*commands)
 	st.list = c
-	var first *C.plaitk_cu_command
-	if len(c.list) > 0 {
-		first = &c.list[0]
-	}
 	var copied *C.char
 	if c.copies {
 		b, err := g.pinned(len(data))
@@ -122,5 +121,19 @@ func (g *device) submit(q *C.plaitk_cu_queue, l driver.CommandList, data []byte,
 		}
 	}
 	products := (*C.plaitk_lt_product)(unsafe.Pointer(unsafe.SliceData(c.products)))
-	C.plaitk_cu_submit(g.g, q, first, C.int(len(c.list)), products, (*C.char)(unsafe.Pointer(unsafe.SliceData(data))), copied, st.e)
+	params := (*C.char)(unsafe.Pointer(unsafe.SliceData(data)))
+	each := len(c.list)
+	if q == nil && g.yield != nil {
+		each = yieldAfter
+	}
+	for list := c.list; len(list) > 0; {
+		part := list[:min(each, len(list))]
+		if C.plaitk_cu_give(g.g, q, &part[0], C.int(len(part)), products, params, copied) == 0 {
+			break
+		}
+		if list = list[len(part):]; len(list) > 0 {
+			g.yield()
+		}
+	}
+	C.plaitk_cu_record(g.g, q, st.e)
 }

@@ -35,6 +35,9 @@ func (g *device) Reach(other driver.GPU) bool {
 	return ok && C.plaitk_cu_reach(g.g, o.g) != 0
 }
 
+// Yield implements [driver.Linked].
+func (g *device) Yield(to func()) { g.yield = to }
+
 // After implements [driver.Linked].
 func (g *device) After(s driver.Status) { C.plaitk_cu_after(g.g, nil, s.(*status).e) }
 

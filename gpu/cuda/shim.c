@@ -269,8 +269,8 @@ static void product(plaitk_cu *g, CUstream stream, const plaitk_lt_product *p) {
   snprintf(g->error, sizeof g->error, "a matrix product by cuBLASLt: %s (%d)", plaitk_lt_status(status), status);
 }
 
-// Gives the commands to a stream, up to the first that fails.
-static void give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
+// Gives the commands to a stream, up to the first that fails. Returns 1 if none does.
+static int give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
                  const char *data, const char *copied) {
   int32_t before = g->failed;
   for (int i = 0; i < n && g->failed == before; i++) {
@@ -298,20 +298,15 @@ static void give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, i
     }
     if (e) fail(g, c->kind == PLAITK_CU_CLEAR ? "clearing memory" : c->kind == PLAITK_CU_GRAPH ? "a graph" : "copying memory", e);
   }
+  return g->failed == before;
 }
 
-void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
-                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *ended) {
-  if (g->lost || !enter(g)) {
-    ended->state = PLAITK_CU_FAILED;
-    return;
-  }
-  CUstream stream = stream_of(g, q);
-  give(g, stream, list, n, products, data, copied);
-  CUresult e = cu->event_record(ended->event, stream);
-  if (e) fail(g, "an event", e);
-  ended->state = g->lost ? PLAITK_CU_FAILED : PLAITK_CU_RECORDED;
+int plaitk_cu_give(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
+                   const plaitk_lt_product *products, const char *data, const char *copied) {
+  if (g->lost || !enter(g)) return 0;
+  int given = give(g, stream_of(g, q), list, n, products, data, copied);
   leave();
+  return given;
 }
 
 CUgraphExec plaitk_cu_capture(plaitk_cu *g, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
@@ -323,10 +318,9 @@ CUgraphExec plaitk_cu_capture(plaitk_cu *g, const plaitk_cu_command *list, int n
   if (e) {
     fail(g, "beginning a graph", e);
   } else {
-    int32_t before = g->failed;
-    give(g, g->stream, list, n, products, data, copied);
+    int given = give(g, g->stream, list, n, products, data, copied);
     if ((e = cu->capture_end(g->stream, &graph))) fail(g, "ending a graph", e); // also after a command that failed
-    if (g->failed == before && (e = cu->graph_instantiate(&exec, graph, 0))) {
+    if (given && !e && (e = cu->graph_instantiate(&exec, graph, 0))) {
       fail(g, "making a graph", e);
       exec = NULL;
     }
@@ -371,15 +365,15 @@ plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g) {
   return e;
 }
 
-void plaitk_cu_record(plaitk_cu *g, plaitk_cu_event *e) {
+void plaitk_cu_record(plaitk_cu *g, plaitk_cu_queue *q, plaitk_cu_event *e) {
   if (e->state == PLAITK_CU_FAILED) return;
   if (g->lost || !enter(g)) {
     e->state = PLAITK_CU_FAILED;
     return;
   }
-  CUresult error = cu->event_record(e->event, g->stream);
+  CUresult error = cu->event_record(e->event, stream_of(g, q));
   if (error) fail(g, "an event", error);
-  e->state = error ? PLAITK_CU_FAILED : PLAITK_CU_RECORDED;
+  e->state = error || g->lost ? PLAITK_CU_FAILED : PLAITK_CU_RECORDED;
   leave();
 }
 

@@ -110,11 +110,11 @@ void plaitk_cu_free_queue(plaitk_cu *g, plaitk_cu_queue *q);
 // plaitk_cu_reach makes the memory of another device usable on this one. Returns 1 if it is.
 int plaitk_cu_reach(plaitk_cu *g, const plaitk_cu *other);
 
-// plaitk_cu_submit submits commands with the data of their parameters to a queue, or to the device's stream if q is NULL,
-// then records the event. copied is pinned memory that holds the data for copies from the parameters; it may be NULL if
-// there are none.
-void plaitk_cu_submit(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
-                      const plaitk_lt_product *products, const char *data, const char *copied, plaitk_cu_event *e);
+// plaitk_cu_give gives commands with the data of their parameters to a queue, or to the device's stream if q is NULL.
+// copied is pinned memory that holds the data for copies from the parameters; it may be NULL if there are none. Returns 0
+// if a command failed. Those behind it are not given.
+int plaitk_cu_give(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_command *list, int n,
+                   const plaitk_lt_product *products, const char *data, const char *copied);
 
 // plaitk_cu_after makes what is submitted to the queue later wait for an event, which another device may have recorded.
 void plaitk_cu_after(plaitk_cu *g, plaitk_cu_queue *q, const plaitk_cu_event *e);
@@ -125,9 +125,10 @@ CUgraphExec plaitk_cu_capture(plaitk_cu *g, const plaitk_cu_command *list, int n
                               const char *data, const char *copied);
 void plaitk_cu_free_graph(plaitk_cu *g, CUgraphExec graph);
 
-// plaitk_cu_new_event returns an event that is done when what was submitted before plaitk_cu_record has ended.
+// plaitk_cu_new_event returns an event that is done when what was given to the queue, or the device's stream if q is NULL,
+// before plaitk_cu_record has ended.
 plaitk_cu_event *plaitk_cu_new_event(plaitk_cu *g);
-void plaitk_cu_record(plaitk_cu *g, plaitk_cu_event *e);
+void plaitk_cu_record(plaitk_cu *g, plaitk_cu_queue *q, plaitk_cu_event *e);
 // plaitk_cu_look returns the state of an event. An event that fails makes the device count as lost.
 int plaitk_cu_look(plaitk_cu *g, plaitk_cu_event *e);
 void plaitk_cu_free_event(plaitk_cu *g, plaitk_cu_event *e);

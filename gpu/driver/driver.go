@@ -59,6 +59,8 @@ type Linked interface {
 	Reach(other GPU) bool
 	// NewQueue returns a queue that runs beside the GPU's other queues.
 	NewQueue() (Queue, error)
+	// Yield has [GPU.Submit] call a function now and then while it gives a long list, which may submit to the GPU's queues.
+	Yield(to func())
 	// After makes what [GPU.Submit] submits next run after what s was submitted with, by a GPU of this driver and to any queue. s may belong to
 	// a GPU that another goroutine uses at the same time. It must not be freed meanwhile.
 	After(s Status)

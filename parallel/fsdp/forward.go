@@ -80,7 +80,7 @@ func (fwd *unitForward) hookInput(x *core.Tensor) {
 	}
 	t := fwd.unit.tree
 	t.inputGradHooks[x.AutogradMeta()] = append(t.inputGradHooks[x.AutogradMeta()], gradientReady)
-	x.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+	x.TensorHooks().Add(core.Hook{Blind: true, Fn: func(*core.Tensor) *core.Tensor {
 		g, err := fwd.unit.enterGuard()
 		if err == nil {
 			defer g.Leave()
@@ -121,7 +121,7 @@ func (u *Unit) PostForward(outputs []*core.Tensor) error {
 		} else if y.RequiresGrad() && !y.IsLeaf() {
 			grad = true
 			meta := y.AutogradMeta()
-			y.TensorHooks().Add(core.Hook{Fn: func(*core.Tensor) *core.Tensor {
+			y.TensorHooks().Add(core.Hook{Blind: true, Fn: func(*core.Tensor) *core.Tensor {
 				g, err := u.enterGuard()
 				if err != nil {
 					return core.ErrorTensor(err)
