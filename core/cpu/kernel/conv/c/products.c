@@ -8,7 +8,7 @@
 // A tap that reads only padding, as all but the middle one of a 3 x 3 kernel do on a 1 x 1 image, has no rows.
 #include "passes.h"
 
-#include "lattice.h"
+#include "products.h"
 #include "../../../include/plait_gemm.h"
 #include "../../../include/plait_slots.h"
 
@@ -21,52 +21,9 @@
 #define MAX_PLANE 4096             // output positions of an image
 #define DIRECT_PLANE 48            // positions of an image that is a matrix of its own
 #define MAX_UNFOLDED (4 << 20)     // elements of the unfolded matrix of a block of images
-#define POSITIONS 64               // that are unfolded together
-#define PART_ELEMENTS (12 << 10)   // of the parts of a plane, at most
-#define CHUNK_ELEMENTS (16 << 10)  // elements that a chunk copies, at least
 
-// A matrix [channels, positions] of a block of images of a tensor [images, channels, plane]. Column i of it is position
-// i % plane of image i / plane.
-typedef struct {
-  char *data;
-  int64_t row, column, image;  // strides in elements; that of images leads to the next block
-  int copied;                  // it is a copy, made for each block, so it has no other block
-} matrix;
-
-typedef struct {
-  const plaitk_conv_shape *s;
-  const plaitk_conv_io *io;
-  int64_t channels, rows;           // channels of x and of y in a group
-  int64_t in_plane, out_plane;
-  int64_t taps, used;               // taps of the kernel, and those that read the input
-  int64_t depth;                    // rows of the unfolded matrix in a group: channels * used
-  int64_t images, columns;          // images of a block, and columns of its matrices
-  int64_t block_first, block_size;  // the images of the block under way
-  int *tap;                         // [used]
-  int *source;                      // [used, out_plane]: what a tap reads at a position; in_plane is padding
-  // If shifted, a channel's plane is copied to a part for each residue modulo the strides, or made of such parts. In
-  // these, with rows as long as those of y, a tap reads element p + shift[u] at position p, or padding.
-  int shifted;
-  int64_t *shift;                   // [used]
-  int64_t part, before;             // elements of a part, and those of them before the first
-  int64_t parts, most_parts;        // those that taps read, or all for the input gradient
-  int64_t (*residue)[3];            // [parts]
-  // All bits of an element where a tap reads the input, else none: [used, out_plane] elements of the unfolded matrix.
-  char *keep;
-  int *first, *term;                // element i of dx is the sum of terms first[i] to first[i + 1] - 1 of the unfolded
-  int same;                         // the unfolded matrix is that of x
-  int batched;                      // each image is a block that is not copied; one call multiplies all
-  matrix x, y, unfolded;
-  char *w;                          // [groups * rows, channels, used]
-  char *sums;                       // of the weight gradient over blocks, where it cannot hold them itself; or NULL
-  char *products;                   // memory for a matrix product
-  int64_t product_bytes;
-  const void *bias;
-  // A copy.
-  const char *from;
-  char *to;
-  int64_t count, chunk;             // channels or weights, and those of a chunk
-} job;
+typedef plaitk_conv_matrix matrix;
+typedef plaitk_conv_job job;
 
 // The positions at which a tap reads the input: from first to last - 1 in each dimension.
 typedef struct {
@@ -228,7 +185,7 @@ static void measure(job *j, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   j->same = j->used == 1 && all == j->in_plane && j->in_plane == j->out_plane;
   j->part = j->out_plane + 2 * j->before;
   j->most_parts = pass == CONV_INPUT_GRAD ? volume(s->stride) : min(volume(s->stride), j->used);
-  j->shifted = !j->same && j->most_parts * j->part <= PART_ELEMENTS;
+  j->shifted = !j->same && j->most_parts * j->part <= PLAITK_CONV_PARTS;
   for (int d = 0; d < 3; d++) j->shifted &= ceil_div(s->in[d], s->stride[d]) <= s->out[d];
   j->depth = j->channels * j->used;
   // Images that fill vectors need no copy if each is a block.
@@ -282,206 +239,13 @@ static int64_t plan(job *j, const plait_pool *pool, const plaitk_conv_shape *s, 
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
-// The copies, for elements of each size.
-#define COPIES(T)                                                                                                      \
-  /* Row c * used + u of the unfolded matrix is what tap u reads of channel c. */                                      \
-  static void unfold_##T(void *arg, int64_t chunk) {                                                                   \
-    const job *j = arg;                                                                                                \
-    static const T padding = 0;                                                                                        \
-    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
-      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
-        const T *plane = (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane;                    \
-        T *to = (T *)j->to + c * j->used * j->columns + i * j->out_plane;                                              \
-        /* Some positions at a time, so that what all taps read of them stays in the cache. */                         \
-        for (int64_t p0 = 0; p0 < j->out_plane; p0 += POSITIONS) {                                                     \
-          int64_t p1 = min(p0 + POSITIONS, j->out_plane);                                                              \
-          const int *source = j->source;                                                                               \
-          T *row = to;                                                                                                 \
-          for (int64_t u = 0; u < j->used; u++, source += j->out_plane, row += j->columns) {                           \
-            for (int64_t p = p0; p < p1; p++) row[p] = *(source[p] < j->in_plane ? plane + source[p] : &padding);      \
-          }                                                                                                            \
-        }                                                                                                              \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  /* Copies a plane to its parts. */                                                                                    \
-  PLAIT_INLINE void divide_##T(const job *j, const T *plane, T *parts) {                                               \
-    const int64_t *in = j->s->in, *out = j->s->out, *step = j->s->stride;                                              \
-    if (volume(step) == 1 && memcmp(in + 1, out + 1, 2 * sizeof *in) == 0) {                                           \
-      memcpy(parts + j->before, plane, (size_t)j->in_plane * sizeof(T));                                               \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    for (int64_t k = 0; k < j->parts; k++) {                                                                           \
-      const int64_t *r = j->residue[k];                                                                                \
-      T *part = parts + k * j->part + j->before;                                                                       \
-      int64_t count = ceil_div(in[2] - r[2], step[2]);                                                                 \
-      for (int64_t z = r[0]; z < in[0]; z += step[0]) {                                                                \
-        for (int64_t y = r[1]; y < in[1]; y += step[1]) {                                                              \
-          const T *from = plane + (z * in[1] + y) * in[2] + r[2];                                                      \
-          T *to = part + (z / step[0] * out[1] + y / step[1]) * out[2];                                                \
-          if (step[2] == 2) {                                                                                          \
-            _Pragma("omp simd") for (int64_t x = 0; x < count; x++) to[x] = from[2 * x];                               \
-          } else {                                                                                                     \
-            for (int64_t x = 0; x < count; x++) to[x] = from[x * step[2]];                                             \
-          }                                                                                                            \
-        }                                                                                                              \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  /* Unfolds where taps are shifted. */                                                                                \
-  PLAIT_CLONES static void unfold_shifted_##T(void *arg, int64_t chunk) {                                              \
-    const job *j = arg;                                                                                                \
-    T parts[PART_ELEMENTS];                                                                                            \
-    memset(parts, 0, (size_t)(j->parts * j->part) * sizeof(T));                                                        \
-    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
-      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
-        divide_##T(j, (const T *)j->from + ((j->block_first + i) * j->s->cin + c) * j->in_plane, parts);               \
-        T *to = (T *)j->to + c * j->used * j->columns + i * j->out_plane;                                              \
-        const T *keep = (const T *)j->keep;                                                                            \
-        for (int64_t u = 0; u < j->used; u++, keep += j->out_plane, to += j->columns) {                                \
-          const T *from = parts + j->before + j->shift[u];                                                             \
-          _Pragma("omp simd") for (int64_t p = 0; p < j->out_plane; p++) to[p] = from[p] & keep[p];                    \
-        }                                                                                                              \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  /* Takes the taps that are used from the weight. */                                                                  \
-  static void take_##T(void *arg, int64_t chunk) {                                                                     \
-    const job *j = arg;                                                                                                \
-    int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);                                           \
-    const T *from = (const T *)j->from + begin * j->taps;                                                              \
-    T *to = (T *)j->to + begin * j->used;                                                                              \
-    for (int64_t i = begin; i < end; i++, from += j->taps, to += j->used) {                                            \
-      for (int64_t u = 0; u < j->used; u++) to[u] = from[j->tap[u]];                                                   \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  /* Writes the gradient of the weight, which is zero for the other taps. */                                           \
-  static void put_##T(void *arg, int64_t chunk) {                                                                      \
-    const job *j = arg;                                                                                                \
-    int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);                                           \
-    const T *from = (const T *)j->from + begin * j->used;                                                              \
-    T *to = (T *)j->to + begin * j->taps;                                                                              \
-    memset(to, 0, (size_t)((end - begin) * j->taps) * sizeof(T));                                                      \
-    for (int64_t i = begin; i < end; i++, from += j->used, to += j->taps) {                                            \
-      for (int64_t u = 0; u < j->used; u++) to[j->tap[u]] = from[u];                                                   \
-    }                                                                                                                  \
-  }
-
-COPIES(uint16_t)
-COPIES(uint32_t)
-COPIES(uint64_t)
-
-typedef struct {
-  plait_task unfold, unfold_shifted, take, put;
-} copies;
-
-static const copies *copies_of(int64_t size) {
-  static const copies two = {unfold_uint16_t, unfold_shifted_uint16_t, take_uint16_t, put_uint16_t};
-  static const copies four = {unfold_uint32_t, unfold_shifted_uint32_t, take_uint32_t, put_uint32_t};
-  static const copies eight = {unfold_uint64_t, unfold_shifted_uint64_t, take_uint64_t, put_uint64_t};
-  return size == 2 ? &two : size == 4 ? &four : &eight;
-}
-
-// Folds the unfolded gradient to that of the input.
-static void fold(void *arg, int64_t chunk) {
-  const job *j = arg;
-  int64_t size = j->io->size;
-  for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {
-    const char *bias = j->bias != NULL ? (const char *)j->bias + c * size : NULL;
-    for (int64_t i = 0; i < j->block_size; i++) {
-      j->io->fold(j->to + ((j->block_first + i) * j->s->cin + c) * j->in_plane * size,
-                  j->from + (c * j->used * j->columns + i * j->out_plane) * j->io->compute_size, j->first, j->term,
-                  j->in_plane, bias);
-    }
-  }
-}
-
-// Writes a plane of the input's gradient from its parts.
-static void unite(const job *j, int64_t c, int64_t i, const char *parts) {
-  const int64_t *in = j->s->in, *out = j->s->out, *step = j->s->stride;
-  int64_t size = j->io->size, compute_size = j->io->compute_size;
-  const char *bias = j->bias != NULL ? (const char *)j->bias + c * size : NULL;
-  char *plane = j->to + ((j->block_first + i) * j->s->cin + c) * j->in_plane * size;
-  for (int64_t k = 0; k < j->parts; k++) {
-    const int64_t *r = j->residue[k];
-    const char *part = parts + (k * j->part + j->before) * compute_size;
-    for (int64_t z = r[0]; z < in[0]; z += step[0]) {
-      j->io->store(plane + ((z * in[1] + r[1]) * in[2] + r[2]) * size, step[1] * in[2], step[2],
-                   part + z / step[0] * out[1] * out[2] * compute_size, out[2], ceil_div(in[1] - r[1], step[1]),
-                   ceil_div(in[2] - r[2], step[2]), bias);
-    }
-  }
-}
-
-// The same where taps are shifted. It adds the same terms in the same order.
-#define FOLD_SHIFTED(T, U)                                                                                             \
-  PLAIT_CLONES static void fold_shifted_##T(void *arg, int64_t chunk) {                                                \
-    const job *j = arg;                                                                                                \
-    T parts[PART_ELEMENTS];                                                                                            \
-    for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {                               \
-      for (int64_t i = 0; i < j->block_size; i++) {                                                                    \
-        memset(parts, 0, (size_t)(j->parts * j->part) * sizeof(T));                                                \
-        const T *from = (const T *)j->from + c * j->used * j->columns + i * j->out_plane;                              \
-        const U *keep = (const U *)j->keep;                                                                            \
-        for (int64_t u = 0; u < j->used; u++, keep += j->out_plane, from += j->columns) {                              \
-          T *sums = parts + j->before + j->shift[u];                                                                   \
-          _Pragma("omp simd") for (int64_t p = 0; p < j->out_plane; p++) sums[p] += keep[p] ? from[p] : (T)0;          \
-        }                                                                                                              \
-        unite(j, c, i, (const char *)parts);                                                                           \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }
-
-FOLD_SHIFTED(float, uint32_t)
-FOLD_SHIFTED(double, uint64_t)
-
-// Copies the block's part of a tensor to its matrix, or back.
-static void transpose(const job *j, int64_t chunk, int64_t plane, int back) {
-  int64_t bytes = plane * j->io->size;
-  for (int64_t c = chunk * j->chunk; c < min((chunk + 1) * j->chunk, j->count); c++) {
-    for (int64_t i = 0; i < j->block_size; i++) {
-      int64_t tensor = ((j->block_first + i) * j->count + c) * bytes, in_matrix = (c * j->images + i) * bytes;
-      memcpy(j->to + (back ? tensor : in_matrix), j->from + (back ? in_matrix : tensor), (size_t)bytes);
-    }
-  }
-}
-
-static void gather_x(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->in_plane, 0); }
-static void scatter_x(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->in_plane, 1); }
-static void gather_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 0); }
-static void scatter_y(void *j, int64_t chunk) { transpose(j, chunk, ((const job *)j)->out_plane, 1); }
-
-// Writes the weight gradient from its sums.
-static void round_sums(void *arg, int64_t chunk) {
-  const job *j = arg;
-  int64_t begin = chunk * j->chunk, end = min(begin + j->chunk, j->count);
-  j->io->store(j->to + begin * j->depth * j->io->size, j->depth, 1, j->from + begin * j->depth * j->io->compute_size,
-               j->depth, end - begin, j->depth, NULL);
-}
-
-// Runs a copy of so many channels or weights, of so many elements each.
-static void copy(plait_pool *pool, job *j, plait_task task, const void *from, void *to, int64_t count,
-                 int64_t elements) {
-  j->from = from, j->to = to, j->count = count;
-  j->chunk = ceil_div(CHUNK_ELEMENTS, max(1, elements));
-  plait_parallel(pool, ceil_div(count, j->chunk), task, j);
-}
-
 // Runs a pass for the block under way.
 static void run_block(plait_pool *pool, job *j, plaitk_conv_pass pass, const void *x, const void *y) {
-  int64_t cin = j->s->cin, cout = j->s->cout, unfolded = j->used * j->columns;
-  if (pass != CONV_INPUT_GRAD && j->unfolded.copied) {
-    const copies *c = copies_of(j->io->size);
-    plait_task unfold = j->same ? gather_x : j->shifted ? c->unfold_shifted : c->unfold;
-    copy(pool, j, unfold, x, j->unfolded.data, cin, unfolded);
-  }
-  if (pass != CONV_FORWARD && j->y.copied) copy(pool, j, gather_y, y, j->y.data, cout, j->columns);
+  if (pass != CONV_INPUT_GRAD && j->unfolded.copied) plaitk_conv_copy(pool, j, CONV_UNFOLD, x, j->unfolded.data);
+  if (pass != CONV_FORWARD && j->y.copied) plaitk_conv_copy(pool, j, CONV_GATHER, y, j->y.data);
   for (int64_t group = 0; group < j->s->groups; group++) multiply(pool, j, pass, group, j->product_bytes);
-  if (pass == CONV_FORWARD && j->y.copied) copy(pool, j, scatter_y, j->y.data, (void *)y, cout, j->columns);
-  if (pass == CONV_INPUT_GRAD && j->unfolded.copied) {
-    plait_task fold_all = j->io->compute_size == 8 ? fold_shifted_double : fold_shifted_float;
-    copy(pool, j, j->same ? scatter_x : j->shifted ? fold_all : fold, j->unfolded.data, (void *)x, cin, unfolded);
-  }
+  if (pass == CONV_FORWARD && j->y.copied) plaitk_conv_copy(pool, j, CONV_SCATTER, j->y.data, (void *)y);
+  if (pass == CONV_INPUT_GRAD && j->unfolded.copied) plaitk_conv_copy(pool, j, CONV_FOLD, j->unfolded.data, (void *)x);
 }
 
 int64_t plaitk_conv_products_scratch(const plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass) {
@@ -493,15 +257,13 @@ void plaitk_conv_by_products(plait_pool *pool, const plaitk_conv_shape *s, plait
                          const void *w, const void *bias, const void *y, void *scratch) {
   job j = {.bias = bias};
   plan(&j, pool, s, pass, x, w, y, scratch);
-  int64_t weights = s->cout * j.channels;
-  const copies *c = copies_of(j.io->size);
-  if (pass != CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->take, w, j.w, weights, j.taps);
+  if (pass != CONV_WEIGHT_GRAD && j.w != w) plaitk_conv_copy(pool, &j, CONV_TAKE, w, j.w);
   for (j.block_first = 0; j.block_first < s->n; j.block_first += j.batched ? s->n : j.images) {
     j.block_size = min(j.images, s->n - j.block_first);
     run_block(pool, &j, pass, x, y);
   }
-  if (j.sums != NULL) copy(pool, &j, round_sums, j.sums, j.w, s->cout, j.depth);
-  if (pass == CONV_WEIGHT_GRAD && j.w != w) copy(pool, &j, c->put, j.w, (void *)w, weights, j.taps);
+  if (j.sums != NULL) plaitk_conv_copy(pool, &j, CONV_ROUND, j.sums, j.w);
+  if (pass == CONV_WEIGHT_GRAD && j.w != w) plaitk_conv_copy(pool, &j, CONV_PUT, j.w, (void *)w);
 }
 
 // The bounds are where products were as fast with AVX2, on one thread and two.
