@@ -198,7 +198,8 @@ void plaitk_conv_copy(plait_pool *pool, job *j, plaitk_conv_copy_kind kind, cons
       count = j->s->cin, elements = j->used * j->columns;
       break;
     case CONV_FOLD:
-      task = j->same ? scatter_x : !j->shifted ? fold : j->io->compute_size == 8 ? fold_shifted_double : fold_shifted_float;
+      task = j->io->compute_size == 8 ? fold_shifted_double : fold_shifted_float;
+      if (!j->shifted) task = j->same ? scatter_x : fold;
       count = j->s->cin, elements = j->used * j->columns;
       break;
     case CONV_GATHER:

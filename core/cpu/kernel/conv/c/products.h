@@ -1,5 +1,5 @@
-// Convolutions as products of matrices: what products.c, which lays out and multiplies the matrices, and copies.c, which
-// fills and empties them, share.
+// Convolutions as products of matrices: what products.c, which lays out and multiplies the matrices, shares with copies.c,
+// which fills and empties them.
 #ifndef PLAITK_CONV_PRODUCTS_H
 #define PLAITK_CONV_PRODUCTS_H
 
