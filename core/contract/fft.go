@@ -6,8 +6,11 @@ import "github.com/plait-ml/plait/core"
 // has one more dimension, of size 2 and stride 1, at the end. The length of a line has no prime factor above [FFTMaxRadix].
 var FFT = declare(Contract{Name: "fft", Outs: "y", Ins: "x", Ints: "dim length kind inverse", Floats: "scale", Pairs: core.Leading})
 
-// FFTMaxRadix is the largest prime factor of a length that kernels take.
-const FFTMaxRadix = 31 // C: FFT_MAX_RADIX
+// FFTMaxRadix is the largest prime factor of a length that kernels take, and FFTMaxRadixCPU that of the CPU's.
+const (
+	FFTMaxRadix    = 31
+	FFTMaxRadixCPU = 251 // C: FFT_MAX_RADIX
+)
 
 // An FFTKind says what the lines of x and y are.
 type FFTKind int64

@@ -34,7 +34,7 @@ func (f fourier) back() fourier {
 // apply transforms x, whose dtype and size along the dimension are what the kind takes.
 func (f fourier) apply(name string, x *core.Tensor) *core.Tensor {
 	op := begin(name).with(x)
-	if op.err == nil && !smooth(f.n) {
+	if op.err == nil && !smooth(f.n, radixOf(x.Device())) {
 		return op.compose(func() *core.Tensor { return f.convolve(name, x) })
 	}
 	if op.err != nil {
@@ -102,9 +102,17 @@ func (f fourier) beside(x, line *core.Tensor) *core.Tensor {
 	return Reshape(ToDevice(line, x.Device()), shape...)
 }
 
-// smooth reports whether kernels take lines of length n.
-func smooth(n int) bool {
-	for p := 2; p <= contract.FFTMaxRadix; p++ {
+// radixOf returns the largest prime factor of a length that a device's kernels take.
+func radixOf(d core.Device) int {
+	if d.Kind() == "cpu" {
+		return contract.FFTMaxRadixCPU
+	}
+	return contract.FFTMaxRadix
+}
+
+// smooth reports whether n has no prime factor above most.
+func smooth(n, most int) bool {
+	for p := 2; p <= most; p++ {
 		for n%p == 0 {
 			n /= p
 		}
@@ -137,7 +145,7 @@ func (f fourier) convolve(name string, x *core.Tensor) *core.Tensor {
 		return Clone(Real(g.convolve(name, Cat(whole, f.dim))))
 	}
 	m := 2*f.n - 1
-	for m%16 != 0 || !smooth(m) {
+	for m%16 != 0 || !smooth(m, 5) {
 		m++
 	}
 	chirp, filter := make([]complex128, f.n), make([]complex128, m)

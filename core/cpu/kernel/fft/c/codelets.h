@@ -1,4 +1,5 @@
-// The kernels for one element type and instruction set: T, LANES, TARGET, NAME and INT, an integer of the size of T.
+// The kernels for one element type and instruction set: T, LANES, TARGET, NAME, INT, an integer of the size of T, and
+// OUTPUTS, how many rows of a long butterfly are summed at the same time: what registers hold.
 
 #define V NAME(fft_vector)
 #define U NAME(fft_unaligned)
@@ -237,6 +238,26 @@ INLINE void NAME(pass5)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
   }
 }
 
+// outputs writes rows i to i + count - 1 of a butterfly of any odd radix r, and those opposite, from its first row and the
+// sums and differences of the others with those opposite.
+INLINE void NAME(outputs)(ROW *q, int64_t m, int r, const T *roots, ROW a, const ROW *sum, const ROW *diff, int i, const int count) {
+  ROW e[OUTPUTS], o[OUTPUTS];
+  int at[OUTPUTS];
+  for (int u = 0; u < count; u++) e[u] = a, o[u] = (ROW){{0}, {0}}, at[u] = i + u;
+  for (int j = 1; j <= r / 2; j++) {
+    for (int u = 0; u < count; u++) {
+      T c = roots[2 * at[u]], s = roots[2 * at[u] + 1];
+      e[u].re += sum[j].re * c, e[u].im += sum[j].im * c;
+      o[u].re += diff[j].re * s, o[u].im += diff[j].im * s;
+      at[u] += i + u, at[u] -= at[u] >= r ? r : 0;
+    }
+  }
+  for (int u = 0; u < count; u++) {
+    q[(i + u) * m] = (ROW){e[u].re - o[u].im, e[u].im + o[u].re};
+    q[(r - i - u) * m] = (ROW){e[u].re + o[u].im, e[u].im - o[u].re};
+  }
+}
+
 // pass takes any odd radix. roots are the powers of the root of that order.
 static TARGET void NAME(pass)(ROW *x, int64_t n, int64_t m, int r, const T *roots, const T *w, bool first) {
   EACH_BUTTERFLY(r) {
@@ -248,24 +269,17 @@ static TARGET void NAME(pass)(ROW *x, int64_t n, int64_t m, int r, const T *root
       total.re += sum[j].re, total.im += sum[j].im;
     }
     q[0] = total;
-    for (int i = 1; i <= r / 2; i++) {
-      ROW e = a, o = {{0}, {0}};
-      for (int j = 1, at = i; j <= r / 2; j++, at += i, at -= at >= r ? r : 0) {
-        T c = roots[2 * at], s = roots[2 * at + 1];
-        e.re += sum[j].re * c, e.im += sum[j].im * c;
-        o.re += diff[j].re * s, o.im += diff[j].im * s;
-      }
-      q[i * m] = (ROW){e.re - o.im, e.im + o.re};
-      q[(r - i) * m] = (ROW){e.re + o.im, e.im - o.re};
-    }
+    int i = 1;
+    for (; i + OUTPUTS - 1 <= r / 2; i += OUTPUTS) NAME(outputs)(q, m, r, roots, a, sum, diff, i, OUTPUTS);
+    for (; i <= r / 2; i++) NAME(outputs)(q, m, r, roots, a, sum, diff, i, 1);
   }
 }
 
-// transform makes rows, loaded in the plan's order, their transform.
-static TARGET void NAME(transform)(const struct fft_plan *p, ROW *x) {
-  const T *w = p->twiddles;
-  int64_t n = p->n, m = 1;
-  for (int i = 0; i < p->passes; i++) {
+// passes runs passes from `from` to `to` - 1 on n rows. *m is the product of the radices before, and *w the twiddles.
+INLINE void NAME(passes)(const struct fft_plan *p, int from, int to, ROW *x, int64_t n, int64_t *before, const T **twiddles) {
+  int64_t m = *before;
+  const T *w = *twiddles;
+  for (int i = from; i < to; i++) {
     int r = p->radix[i];
     const T *roots = w;
     if (r > FFT_UNROLLED) w += 2 * r;
@@ -280,6 +294,22 @@ static TARGET void NAME(transform)(const struct fft_plan *p, ROW *x) {
     if (i) w += 2 * m * (r - 1);
     m *= r;
   }
+  *before = m, *twiddles = w;
+}
+
+// transform makes rows, loaded in the plan's order, their transform. The first passes work within blocks of rows, so they
+// run block by block while these are in the nearest cache.
+static TARGET void NAME(transform)(const struct fft_plan *p, ROW *x) {
+  int64_t block = 1, m, n = p->n;
+  int inner = 0;
+  while (inner < p->passes && block * p->radix[inner] * (int64_t)sizeof *x <= FFT_NEAR) block *= p->radix[inner++];
+  const T *w = p->twiddles;
+  for (int64_t b = 0; inner && b < n; b += block) {
+    m = 1, w = p->twiddles;
+    NAME(passes)(p, 0, inner, x + b, block, &m, &w);
+  }
+  if (!inner) m = 1;
+  NAME(passes)(p, inner, p->passes, x, n, &m, &w);
 }
 
 // separated returns element k of the transform of a real line, and in *other the one opposite, from elements k and m - k
@@ -485,6 +515,7 @@ static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(column
 #undef TRANSPOSE_STEP
 #undef EACH_BUTTERFLY
 #undef TWIDDLED
+#undef OUTPUTS
 #undef SEPARATE
 #undef T
 #undef INT

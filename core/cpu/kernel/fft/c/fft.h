@@ -29,7 +29,9 @@ enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL };
 enum {
   FFT_MAX_PASSES = 64,
   // The largest odd radix. Lengths that have a larger prime factor are convolutions of others: see core/op.
-  FFT_MAX_RADIX = 31,
+  FFT_MAX_RADIX = 251,
+  // Bytes of rows that the nearest cache holds beside twiddles.
+  FFT_NEAR = 32 << 10,
   // The largest radix that has a function of its own.
   FFT_UNROLLED = 5,
   // Lines in a group: a multiple of every vector's lanes, so that choices and results do not depend on these.

@@ -6,6 +6,7 @@
 #define INT int32_t
 #define LANES 16
 #define TARGET __attribute__((target("arch=x86-64-v4,prefer-vector-width=512")))
+#define OUTPUTS 4
 #define NAME(x) x##_f32_avx512
 #include "codelets.h"
 
@@ -13,6 +14,7 @@
 #define INT int64_t
 #define LANES 8
 #define TARGET __attribute__((target("arch=x86-64-v4,prefer-vector-width=512")))
+#define OUTPUTS 4
 #define NAME(x) x##_f64_avx512
 #include "codelets.h"
 
@@ -20,6 +22,7 @@
 #define INT int32_t
 #define LANES 8
 #define TARGET __attribute__((target("arch=x86-64-v3")))
+#define OUTPUTS 2
 #define NAME(x) x##_f32_avx2
 #include "codelets.h"
 
@@ -27,6 +30,7 @@
 #define INT int64_t
 #define LANES 4
 #define TARGET __attribute__((target("arch=x86-64-v3")))
+#define OUTPUTS 2
 #define NAME(x) x##_f64_avx2
 #include "codelets.h"
 
@@ -36,6 +40,7 @@
 #define INT int32_t
 #define LANES 4
 #define TARGET
+#define OUTPUTS 2
 #define NAME(x) x##_f32_baseline
 #include "codelets.h"
 
@@ -43,6 +48,7 @@
 #define INT int64_t
 #define LANES 2
 #define TARGET
+#define OUTPUTS 2
 #define NAME(x) x##_f64_baseline
 #include "codelets.h"
 
