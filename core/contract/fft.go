@@ -3,13 +3,15 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 // FFT writes the discrete Fourier transforms of the lines of x along a dimension, times a factor. A complex tensor is given by its parts: it
-// has one more dimension, of size 2 and stride 1, at the end. The length of a line has no prime factor above [FFTMaxRadix].
+// has one more dimension, of size 2 and stride 1, at the end. The length of a line is one that the device takes.
 var FFT = declare(Contract{Name: "fft", Outs: "y", Ins: "x", Ints: "dim length kind inverse", Floats: "scale", Pairs: core.Leading})
 
-// FFTMaxRadix is the largest prime factor of a length that kernels take, and FFTMaxRadixCPU that of the CPU's.
+// A GPU takes lengths without a prime factor above FFTMaxRadix. CPUs take lengths up to FFTMaxConvolved, and others without a prime factor
+// above FFTMaxRadixCPU.
 const (
-	FFTMaxRadix    = 31
-	FFTMaxRadixCPU = 251 // C: FFT_MAX_RADIX
+	FFTMaxRadix     = 31
+	FFTMaxRadixCPU  = 251     // C: FFT_MAX_RADIX
+	FFTMaxConvolved = 1 << 12 // C: FFT_MAX_CONVOLVED
 )
 
 // An FFTKind says what the lines of x and y are.

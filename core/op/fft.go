@@ -34,7 +34,7 @@ func (f fourier) back() fourier {
 // apply transforms x, whose dtype and size along the dimension are what the kind takes.
 func (f fourier) apply(name string, x *core.Tensor) *core.Tensor {
 	op := begin(name).with(x)
-	if op.err == nil && !smooth(f.n, radixOf(x.Device())) {
+	if op.err == nil && !takesLine(x.Device(), f.n) {
 		return op.compose(func() *core.Tensor { return f.convolve(name, x) })
 	}
 	if op.err != nil {
@@ -102,12 +102,12 @@ func (f fourier) beside(x, line *core.Tensor) *core.Tensor {
 	return Reshape(ToDevice(line, x.Device()), shape...)
 }
 
-// radixOf returns the largest prime factor of a length that a device's kernels take.
-func radixOf(d core.Device) int {
+// takesLine reports whether a device's kernels take lines of length n.
+func takesLine(d core.Device, n int) bool {
 	if d.Kind() == "cpu" {
-		return contract.FFTMaxRadixCPU
+		return n <= contract.FFTMaxConvolved || smooth(n, contract.FFTMaxRadixCPU)
 	}
-	return contract.FFTMaxRadix
+	return smooth(n, contract.FFTMaxRadix)
 }
 
 // smooth reports whether n has no prime factor above most.

@@ -85,7 +85,7 @@ func distance(a, b []complex128) float64 {
 func TestTransformsByDefinition(t *testing.T) {
 	coretest.SkipUnderRace(t)
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 25, 29, 31, 37, 62, 64, 74, 77, 90, 128, 169, 211, 222, 251, 256, 257, 300, 502, 512, 514, 961, 1000, 1369} {
+	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 15, 16, 25, 29, 31, 37, 62, 64, 74, 77, 90, 128, 169, 211, 222, 251, 256, 257, 300, 502, 512, 514, 961, 1000, 1021, 1369} {
 		for _, lines := range []int{1, 3, 17} {
 			if n*n*lines > 2e6 || testing.Short() && n*lines > 256 {
 				continue

@@ -3,7 +3,7 @@
 package fft
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x77d9d4d7
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf83cb90e
 #cgo noescape plaitk_fft_free
 #cgo nocallback plaitk_fft_free
 #cgo noescape plaitk_fft_new

@@ -69,6 +69,9 @@ INLINE ROW NAME(times)(ROW x, const T *w) {
   return (ROW){x.re * c - x.im * s, x.im * c + x.re * s};
 }
 
+INLINE ROW NAME(conjugate)(ROW a) { return (ROW){a.re, -a.im}; }
+INLINE ROW NAME(swapped)(ROW a) { return (ROW){a.im, a.re}; }
+
 // Whether the pointers of all lanes follow each other in steps of `unit` elements.
 INLINE bool NAME(adjacent)(T *const *p, int64_t unit) {
   for (int l = 1; l < LANES; l++) {
@@ -77,13 +80,16 @@ INLINE bool NAME(adjacent)(T *const *p, int64_t unit) {
   return true;
 }
 
+// The row of element i.
+#define AT(i) (order ? order[i] : (i))
+
 // load reads `rows` elements of each lane, `step` apart, with imaginary parts `imag` after the real ones; of FFT_REAL they are 0. Element i
 // becomes row order[i], or i. swap exchanges the parts.
 static TARGET void NAME(load)(ROW *x, const int32_t *order, int64_t rows, T *const *p, int64_t step, int64_t imag,
                               bool swap) {
 #define PUT(i, a, b)                                              \
   {                                                               \
-    int64_t at_ = order ? order[i] : (i);                         \
+    int64_t at_ = AT(i);                                          \
     x[at_] = swap ? (ROW){b, a} : (ROW){a, b};                    \
   }
   const V zero = {0};
@@ -179,137 +185,19 @@ static TARGET void NAME(store)(const ROW *x, int64_t rows, T *const *p, int64_t 
 #undef IM
 }
 
-// A butterfly is the transform of r rows, m apart. In the first pass m is 1 and the rows are not multiplied.
-#define EACH_BUTTERFLY(r)                                                    \
-  for (int64_t b_ = 0; b_ < n; b_ += (r) * m)                                \
-    for (int64_t k = 0; k < m; k++)
+#include "passes.h"
 
-#define TWIDDLED(j, r) (first ? q[(j) * m] : NAME(times)(q[(j) * m], w + 2 * (k * ((r) - 1) + (j) - 1)))
-
-INLINE void NAME(pass2)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
-  EACH_BUTTERFLY(2) {
-    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 2);
-    q[0] = (ROW){a.re + b.re, a.im + b.im};
-    q[m] = (ROW){a.re - b.re, a.im - b.im};
-  }
-}
-
-INLINE void NAME(pass3)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
-  const T h = (T)0.866025403784438646763723;  // sin(tau / 3)
-  EACH_BUTTERFLY(3) {
-    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 3), c = TWIDDLED(2, 3);
-    V sr = b.re + c.re, si = b.im + c.im, dr = (b.re - c.re) * h, di = (b.im - c.im) * h;
-    V mr = a.re - sr * (T)0.5, mi = a.im - si * (T)0.5;
-    q[0] = (ROW){a.re + sr, a.im + si};
-    q[m] = (ROW){mr + di, mi - dr};
-    q[2 * m] = (ROW){mr - di, mi + dr};
-  }
-}
-
-INLINE void NAME(pass4)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
-  EACH_BUTTERFLY(4) {
-    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 4), c = TWIDDLED(2, 4), d = TWIDDLED(3, 4);
-    V er = a.re + c.re, ei = a.im + c.im, fr = a.re - c.re, fi = a.im - c.im;
-    V gr = b.re + d.re, gi = b.im + d.im, hr = b.re - d.re, hi = b.im - d.im;
-    q[0] = (ROW){er + gr, ei + gi};
-    q[m] = (ROW){fr + hi, fi - hr};
-    q[2 * m] = (ROW){er - gr, ei - gi};
-    q[3 * m] = (ROW){fr - hi, fi + hr};
-  }
-}
-
-INLINE void NAME(pass5)(ROW *x, int64_t n, int64_t m, const T *w, bool first) {
-  // The cosines and sines of tau / 5 and twice that.
-  const T c1 = (T)0.309016994374947424102293, c2 = (T)-0.809016994374947424102293;
-  const T s1 = (T)0.951056516295153572116439, s2 = (T)0.587785252292473129168706;
-  EACH_BUTTERFLY(5) {
-    ROW *q = x + b_ + k, a = q[0], b = TWIDDLED(1, 5), c = TWIDDLED(2, 5), d = TWIDDLED(3, 5), e = TWIDDLED(4, 5);
-    V pr = b.re + e.re, pi = b.im + e.im, qr = c.re + d.re, qi = c.im + d.im;
-    V ur = b.re - e.re, ui = b.im - e.im, vr = c.re - d.re, vi = c.im - d.im;
-    V fr = a.re + c1 * pr + c2 * qr, fi = a.im + c1 * pi + c2 * qi;
-    V gr = a.re + c2 * pr + c1 * qr, gi = a.im + c2 * pi + c1 * qi;
-    V hr = s1 * ur + s2 * vr, hi = s1 * ui + s2 * vi;
-    V kr = s2 * ur - s1 * vr, ki = s2 * ui - s1 * vi;
-    q[0] = (ROW){a.re + pr + qr, a.im + pi + qi};
-    q[m] = (ROW){fr + hi, fi - hr};
-    q[2 * m] = (ROW){gr + ki, gi - kr};
-    q[3 * m] = (ROW){gr - ki, gi + kr};
-    q[4 * m] = (ROW){fr - hi, fi + hr};
-  }
-}
-
-// outputs writes rows i to i + count - 1 of a butterfly of any odd radix r, and those opposite, from its first row and the
-// sums and differences of the others with those opposite.
-INLINE void NAME(outputs)(ROW *q, int64_t m, int r, const T *roots, ROW a, const ROW *sum, const ROW *diff, int i, const int count) {
-  ROW e[OUTPUTS], o[OUTPUTS];
-  int at[OUTPUTS];
-  for (int u = 0; u < count; u++) e[u] = a, o[u] = (ROW){{0}, {0}}, at[u] = i + u;
-  for (int j = 1; j <= r / 2; j++) {
-    for (int u = 0; u < count; u++) {
-      T c = roots[2 * at[u]], s = roots[2 * at[u] + 1];
-      e[u].re += sum[j].re * c, e[u].im += sum[j].im * c;
-      o[u].re += diff[j].re * s, o[u].im += diff[j].im * s;
-      at[u] += i + u, at[u] -= at[u] >= r ? r : 0;
-    }
-  }
-  for (int u = 0; u < count; u++) {
-    q[(i + u) * m] = (ROW){e[u].re - o[u].im, e[u].im + o[u].re};
-    q[(r - i - u) * m] = (ROW){e[u].re + o[u].im, e[u].im - o[u].re};
-  }
-}
-
-// pass takes any odd radix. roots are the powers of the root of that order.
-static TARGET void NAME(pass)(ROW *x, int64_t n, int64_t m, int r, const T *roots, const T *w, bool first) {
-  EACH_BUTTERFLY(r) {
-    ROW *q = x + b_ + k, sum[FFT_MAX_RADIX / 2 + 1], diff[FFT_MAX_RADIX / 2 + 1], a = q[0], total = a;
-    for (int j = 1; j <= r / 2; j++) {
-      ROW b = TWIDDLED(j, r), c = TWIDDLED(r - j, r);
-      sum[j] = (ROW){b.re + c.re, b.im + c.im};
-      diff[j] = (ROW){b.re - c.re, b.im - c.im};
-      total.re += sum[j].re, total.im += sum[j].im;
-    }
-    q[0] = total;
-    int i = 1;
-    for (; i + OUTPUTS - 1 <= r / 2; i += OUTPUTS) NAME(outputs)(q, m, r, roots, a, sum, diff, i, OUTPUTS);
-    for (; i <= r / 2; i++) NAME(outputs)(q, m, r, roots, a, sum, diff, i, 1);
-  }
-}
-
-// passes runs passes from `from` to `to` - 1 on n rows. *m is the product of the radices before, and *w the twiddles.
-INLINE void NAME(passes)(const struct fft_plan *p, int from, int to, ROW *x, int64_t n, int64_t *before, const T **twiddles) {
-  int64_t m = *before;
-  const T *w = *twiddles;
-  for (int i = from; i < to; i++) {
-    int r = p->radix[i];
-    const T *roots = w;
-    if (r > FFT_UNROLLED) w += 2 * r;
-    switch (r) {
-      case 1: break;
-      case 2: i ? NAME(pass2)(x, n, m, w, false) : NAME(pass2)(x, n, 1, w, true); break;
-      case 3: i ? NAME(pass3)(x, n, m, w, false) : NAME(pass3)(x, n, 1, w, true); break;
-      case 4: i ? NAME(pass4)(x, n, m, w, false) : NAME(pass4)(x, n, 1, w, true); break;
-      case 5: i ? NAME(pass5)(x, n, m, w, false) : NAME(pass5)(x, n, 1, w, true); break;
-      default: NAME(pass)(x, n, m, r, roots, w, i == 0);
-    }
-    if (i) w += 2 * m * (r - 1);
-    m *= r;
-  }
-  *before = m, *twiddles = w;
-}
-
-// transform makes rows, loaded in the plan's order, their transform. The first passes work within blocks of rows, so they
-// run block by block while these are in the nearest cache.
-static TARGET void NAME(transform)(const struct fft_plan *p, ROW *x) {
-  int64_t block = 1, m, n = p->n;
-  int inner = 0;
-  while (inner < p->passes && block * p->radix[inner] * (int64_t)sizeof *x <= FFT_NEAR) block *= p->radix[inner++];
-  const T *w = p->twiddles;
-  for (int64_t b = 0; inner && b < n; b += block) {
-    m = 1, w = p->twiddles;
-    NAME(passes)(p, 0, inner, x + b, block, &m, &w);
-  }
-  if (!inner) m = 1;
-  NAME(passes)(p, inner, p->passes, x, n, &m, &w);
+// convolve makes rows, in their order, their transform. scratch has room for two of the convolution.
+static TARGET void NAME(convolve)(const struct plaitk_fft_plan *p, ROW *x, ROW *scratch) {
+  const int32_t *order = p->whole.order;
+  const T *chirp = p->chirp, *filter = p->filter;
+  ROW *a = scratch, *b = a + p->m;
+  for (int64_t j = 0; j < p->points; j++) a[order[j]] = NAME(times)(x[j], chirp + 2 * j);
+  for (int64_t j = p->points; j < p->m; j++) a[order[j]] = (ROW){{0}, {0}};
+  NAME(transform)(&p->whole, a);
+  for (int64_t k = 0; k < p->m; k++) b[order[k]] = NAME(swapped)(NAME(times)(a[k], filter + 2 * k));
+  NAME(transform)(&p->whole, b);
+  for (int64_t j = 0; j < p->points; j++) x[j] = NAME(times)(NAME(swapped)(b[j]), chirp + 2 * j);
 }
 
 // separated returns element k of the transform of a real line, and in *other the one opposite, from elements k and m - k
@@ -336,9 +224,6 @@ INLINE bool NAME(swaps)(const struct plaitk_fft *f) {
   return f->kind == FFT_HALF_TO_REAL || (f->kind == FFT_COMPLEX && f->inverse);
 }
 
-INLINE ROW NAME(conjugate)(ROW a) { return (ROW){a.re, -a.im}; }
-INLINE ROW NAME(swapped)(ROW a) { return (ROW){a.im, a.re}; }
-
 static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *scratch) {
   const struct plaitk_fft_plan *p = f->plan;
   int64_t lanes = f->lines - first < LANES ? f->lines - first : LANES, points = p->points, half = p->n / 2;
@@ -352,24 +237,24 @@ static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *
     in[l] = (T *)f->in + i, out[l] = (T *)f->out + o;
   }
   ROW *x = scratch, *y = x + points;
-  const int32_t *order = p->whole.order;
+  const int32_t *order = p->m ? NULL : p->whole.order;
   const T *w = p->halves;
   T scale = (T)f->scale, imag_scale = f->inverse ? -scale : scale;
   switch (f->kind) {
     case FFT_COMPLEX:
       NAME(load)(x, order, points, in, f->in_step, 1, f->inverse);
-      NAME(transform)(&p->whole, x);
+      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
       NAME(store)(x, points, out, lanes, f->out_step, 1, scale, scale, f->inverse);
       break;
     case FFT_REAL_TO_HALF:
       if (!w) {
         NAME(load)(x, order, points, in, f->in_step, FFT_REAL, false);
-        NAME(transform)(&p->whole, x);
+        p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
         NAME(store)(x, half + 1, out, lanes, f->out_step, 1, scale, imag_scale, false);
         break;
       }
       NAME(load)(x, order, points, in, 2 * f->in_step, f->in_step, false);
-      NAME(transform)(&p->whole, x);
+      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
       for (int64_t k = 0; k <= points / 2; k++) {
         ROW other, a = NAME(separated)(x[k], x[k ? points - k : 0], w + 2 * k, &other);
         y[points - k] = other, y[k] = a;
@@ -383,11 +268,11 @@ static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *
       }
       y[0].im = (V){0};
       if (!w) {
-        x[order[0]] = NAME(swapped)(y[0]);
+        x[AT(0)] = NAME(swapped)(y[0]);
         for (int64_t k = 1; k <= half; k++) {
-          x[order[k]] = NAME(swapped)(y[k]), x[order[points - k]] = NAME(swapped)(NAME(conjugate)(y[k]));
+          x[AT(k)] = NAME(swapped)(y[k]), x[AT(points - k)] = NAME(swapped)(NAME(conjugate)(y[k]));
         }
-        NAME(transform)(&p->whole, x);
+        p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
         NAME(store)(x, points, out, lanes, f->out_step, FFT_REAL, scale, scale, true);
         break;
       }
@@ -395,10 +280,10 @@ static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *
       for (int64_t k = 0; k <= points / 2; k++) {
         T conj[2] = {w[2 * k], -w[2 * k + 1]};
         ROW other, a = NAME(joined)(y[k], y[points - k], conj, &other);
-        if (k) x[order[points - k]] = NAME(swapped)(other);
-        x[order[k]] = NAME(swapped)(a);
+        if (k) x[AT(points - k)] = NAME(swapped)(other);
+        x[AT(k)] = NAME(swapped)(a);
       }
-      NAME(transform)(&p->whole, x);
+      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
       NAME(store)(x, points, out, lanes, 2 * f->out_step, f->out_step, scale, scale, true);
   }
 }
@@ -513,8 +398,7 @@ static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(column
 #undef UPPER
 #undef LOWER
 #undef TRANSPOSE_STEP
-#undef EACH_BUTTERFLY
-#undef TWIDDLED
+#undef AT
 #undef OUTPUTS
 #undef SEPARATE
 #undef T

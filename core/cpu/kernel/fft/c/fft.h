@@ -17,6 +17,10 @@
 // A real line of even length n is n/2 complex points, the even elements and i times the odd ones; a pass after the
 // transform, or before the inverse, separates them. One of odd length is complex with imaginary parts 0.
 //
+// A short line whose length has a large prime factor is a convolution: 2jk = j^2 + k^2 - (k-j)^2. It is a product of
+// transforms of a smooth length. (Bluestein, "A linear filtering approach to the computation of discrete Fourier
+// transform", 1970) Other lines with larger factors than radix passes take are convolutions of tensors: see core/op.
+//
 // The inverse transform is the forward one with real and imaginary parts exchanged in its input and output.
 #ifndef PLAITK_FFT_H
 #define PLAITK_FFT_H
@@ -28,8 +32,10 @@ enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL };
 
 enum {
   FFT_MAX_PASSES = 64,
-  // The largest odd radix. Lengths that have a larger prime factor are convolutions of others: see core/op.
+  // The largest odd radix. Larger ones are slower than a convolution.
   FFT_MAX_RADIX = 251,
+  // The longest line that is a convolution.
+  FFT_MAX_CONVOLVED = 1 << 12,
   // Bytes of rows that the nearest cache holds beside twiddles.
   FFT_NEAR = 32 << 10,
   // The largest radix that has a function of its own.
@@ -58,8 +64,12 @@ struct plaitk_fft_plan {
   int64_t points;         // of the complex transform: n, or n/2 for real lines of even length
   int64_t n1, n2;         // points = n1 * n2, or n1 = 0: lines are not split
   int32_t dtype, real;
-  struct fft_plan whole;  // of all points, if lines are not split
+  struct fft_plan whole;  // of all points, or of m, if lines are not split
   struct fft_plan first, second;
+  // Of a convolution: its length, or 0; the powers w^(j^2) of the root of order 2 * points; the transform of the filter.
+  int64_t m;
+  const void *chirp;      // [points]
+  const void *filter;     // [m], divided by m
   // The powers w^(k1 * k2) of the root of order points are products: of k2's place in its group and of the group.
   const void *in_group;   // [n1][FFT_GROUP]
   const void *of_group;   // [groups of n2][n1]
@@ -94,7 +104,8 @@ void plaitk_fft_run(plait_pool *pool, const struct plaitk_fft *f);
 // The pieces that depend on element type and instruction set.
 struct fft_kernels {
   int lanes;
-  // lines transforms the lines from `first` to first + lanes, or to the last. scratch has room for two transforms.
+  // lines transforms the lines from `first` to first + lanes, or to the last. scratch has room for two transforms, and
+  // for two of a convolution.
   void (*lines)(const struct plaitk_fft *f, int64_t first, void *scratch);
   // columns transforms the columns from `first` on of the matrix that is at `in`, into `middle`.
   void (*columns)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t imag, int64_t first, void *middle,

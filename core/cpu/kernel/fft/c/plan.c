@@ -85,6 +85,58 @@ static int plan_rows(struct fft_plan *p, struct carver *mem, int64_t n, int64_t 
   return 1;
 }
 
+// convolved returns the length of the convolution that transforms n points fastest, or 0 for none.
+static int64_t convolved(int64_t n) {
+  if (n > FFT_MAX_CONVOLVED) return 0;
+  int64_t rest = n, largest = 1;
+  for (int64_t r = 2; rest > 1; r++) {
+    for (; rest % r == 0; rest /= r) largest = r;
+  }
+  if (largest <= FFT_MAX_RADIX) return 0;
+  for (int64_t m = (2 * n + 2) / 4 * 4;; m += 4) {
+    for (rest = m; rest % 2 == 0;) rest /= 2;
+    while (rest % 3 == 0) rest /= 3;
+    while (rest % 5 == 0) rest /= 5;
+    if (rest == 1) return m;
+  }
+}
+
+// plan_filter writes the transform of the filter of a convolution, which it computes in double precision.
+static int plan_filter(struct plaitk_fft_plan *p, void *filter) {
+  const struct fft_kernels *k = fft_kernels_of(PLAIT_F64);
+  struct plaitk_fft_plan *q = plaitk_fft_new(p->m, PLAIT_F64, 0, 0);
+  double *line = calloc((size_t)p->m, 2 * sizeof *line);
+  void *scratch = aligned_alloc(64, (size_t)((2 * p->m + 2) * k->lanes) * 2 * sizeof *line);
+  int done = q && line && scratch;
+  if (done) {
+    for (int64_t j = 0; j < p->points; j++) {
+      double *at = line + 2 * j, *mirrored = line + 2 * ((p->m - j) % p->m);
+      root(j * j % (2 * p->points), 2 * p->points, &at[0], &at[1]);
+      mirrored[0] = at[0], mirrored[1] = at[1];
+    }
+    struct plaitk_fft f = {.plan = q, .in = (char *)line, .out = (char *)line, .in_step = 2, .out_step = 2, .lines = 1};
+    f.scale = 1.0 / (double)p->m;
+    k->lines(&f, 0, scratch);
+    for (int64_t i = 0; i < 2 * p->m; i++) {
+      if (p->dtype == PLAIT_F64) ((double *)filter)[i] = line[i];
+      else ((float *)filter)[i] = (float)line[i];
+    }
+  }
+  free(scratch);
+  free(line);
+  if (q) plaitk_fft_free(q);
+  return done;
+}
+
+static int plan_convolution(struct plaitk_fft_plan *p, struct carver *mem, int64_t size) {
+  if (!plan_rows(&p->whole, mem, p->m, p->dtype)) return 0;
+  void *chirp = carve(mem, p->points * size), *filter = carve(mem, p->m * size);
+  p->chirp = chirp, p->filter = filter;
+  if (!chirp) return 1;
+  for (int64_t j = 0; j < p->points; j++) put(chirp, p->dtype, j, j * j % (2 * p->points), 2 * p->points);
+  return plan_filter(p, filter);
+}
+
 // split_of returns the factor n1 for which n1 * n2 = n are nearest to each other, or 0 if none is worth it.
 static int64_t split_of(int64_t n) {
   for (int64_t a = (int64_t)sqrt((double)n) + 1; a >= 4; a--) {
@@ -95,8 +147,11 @@ static int64_t split_of(int64_t n) {
 
 static int plan(struct plaitk_fft_plan *p, struct carver *mem, int64_t split) {
   int64_t size = 2 * plait_dtype_size(p->dtype);
-  p->n1 = split ? split_of(p->points) : 0;
-  if (p->n1 == 0) {
+  p->m = convolved(p->points);
+  p->n1 = split && !p->m ? split_of(p->points) : 0;
+  if (p->m) {
+    if (!plan_convolution(p, mem, size)) return 0;
+  } else if (p->n1 == 0) {
     if (!plan_rows(&p->whole, mem, p->points, p->dtype)) return 0;
   } else {
     p->n2 = p->points / p->n1;
@@ -129,8 +184,9 @@ struct plaitk_fft_plan *plaitk_fft_new(int64_t n, int64_t dtype, int64_t real, i
   }
   p->bytes = mem.bytes;
   mem = (struct carver){p->memory, 0};
-  plan(p, &mem, split);
-  return p;
+  if (plan(p, &mem, split)) return p;
+  plaitk_fft_free(p);
+  return NULL;
 }
 
 void plaitk_fft_free(struct plaitk_fft_plan *p) {

@@ -18,7 +18,7 @@ struct room {
 static int64_t lay_out(plait_pool *pool, const struct plaitk_fft *f, const struct fft_kernels *k, char *scratch,
                        struct room *r) {
   const struct plaitk_fft_plan *p = f->plan;
-  int64_t size = plait_dtype_size(p->dtype), row = 2 * size * k->lanes, rows = 2 * p->points + 1;
+  int64_t size = plait_dtype_size(p->dtype), row = 2 * size * k->lanes, rows = 2 * p->points + 1 + 2 * p->m;
   char *at = scratch;
   *r = (struct room){.batch = 1};
   if (p->n1) {
