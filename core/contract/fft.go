@@ -10,8 +10,8 @@ var FFT = declare(Contract{Name: "fft", Outs: "y", Ins: "x", Ints: "dim length k
 // above FFTMaxRadixCPU.
 const (
 	FFTMaxRadix     = 31
-	FFTMaxRadixCPU  = 251     // C: FFT_MAX_RADIX
-	FFTMaxConvolved = 1 << 12 // C: FFT_MAX_CONVOLVED
+	FFTMaxRadixCPU  = 251  // C: FFT_MAX_RADIX
+	FFTMaxConvolved = 4096 // C: FFT_MAX_CONVOLVED
 )
 
 // An FFTKind says what the lines of x and y are.

@@ -3,7 +3,7 @@
 package fft
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xf83cb90e
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdf1c8b33
 #cgo noescape plaitk_fft_free
 #cgo nocallback plaitk_fft_free
 #cgo noescape plaitk_fft_new

@@ -35,9 +35,9 @@ enum {
   // The largest odd radix. Larger ones are slower than a convolution.
   FFT_MAX_RADIX = 251,
   // The longest line that is a convolution.
-  FFT_MAX_CONVOLVED = 1 << 12,
+  FFT_MAX_CONVOLVED = 4096,
   // Bytes of rows that the nearest cache holds beside twiddles.
-  FFT_NEAR = 32 << 10,
+  FFT_NEAR = 32768,
   // The largest radix that has a function of its own.
   FFT_UNROLLED = 5,
   // Lines in a group: a multiple of every vector's lanes, so that choices and results do not depend on these.
