@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -56,48 +57,69 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		op.failf(core.ShapeError, "got no offsets, want at least the last")
 	}
 	return op.compose(func() *core.Tensor {
-		flat, n := Ravel(input), input.Numel()
-		number := TensorOptions{Device: input.Device()}
-		bags, samples := input.Size(0), Arange(nil, core.IntNum(int64(n)), nil, number)
-		var bag *core.Tensor // of each sample
-		if o.Offsets == nil {
-			bag = FloorDivide(samples, core.IntNum(int64(max(input.Size(1), 1))))
-		} else {
-			starts := castTo(o.Offsets, core.Int64)
-			if o.IncludeLastOffset {
-				starts = Narrow(starts, 0, 0, starts.Numel()-1)
-			}
-			bags = starts.Numel()
-			bag = Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
-		}
-		rows := Embedding(flat, weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq, Sparse: o.Sparse})
+		n := input.Numel()
+		rows := Embedding(Ravel(input), weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq, Sparse: o.Sparse})
 		if rows.Err() != nil {
 			return rows
 		}
-		counted := OnesLike(rows, TensorOptions{})
+		if o.Offsets == nil && o.PaddingIdx == nil && o.Mode != "max" && n > 0 { // bags of one size
+			if o.PerSampleWeights != nil {
+				rows = Mul(rows, Reshape(o.PerSampleWeights, n, 1))
+			}
+			rows = Reshape(rows, append(slices.Clone(input.Shape()), weight.Size(1))...)
+			if o.Mode == "sum" {
+				return Sum(rows, []int{1}, false)
+			}
+			return Mean(rows, []int{1}, false)
+		}
+		bags, bag := o.bags(input)
+		var counted *core.Tensor // [n, 1]: 0 for padding; nil if there is none
 		if o.PaddingIdx != nil {
 			padding := *o.PaddingIdx
 			if padding < 0 {
 				padding += weight.Size(0)
 			}
-			counted = Mul(counted, castTo(Unsqueeze(Ne(flat, core.IntNum(int64(padding))), 1), rows.DType()))
+			counted = castTo(Ne(Reshape(input, n, 1), core.IntNum(int64(padding))), rows.DType())
 		}
 		zeros := zerosFor(rows, rows.DType(), []int{bags, weight.Size(1)})
 		if o.Mode == "max" {
 			nothing := core.Num(math.Inf(-1))
-			top := IndexReduce(zeros, 0, bag, Where(Eq(counted, core.Num(0)), nothing, rows), "amax", false)
+			if counted != nil {
+				rows = Where(Eq(counted, core.Num(0)), nothing, rows)
+			}
+			top := IndexReduce(zeros, 0, bag, rows, "amax", false)
 			return Where(Eq(top, nothing), core.Num(0), top)
 		}
-		weights := counted
+		factors := counted
 		if o.PerSampleWeights != nil {
-			weights = Mul(counted, Reshape(o.PerSampleWeights, n, 1))
+			factors = times(factors, Reshape(o.PerSampleWeights, n, 1))
 		}
-		sum := IndexAdd(zeros, 0, bag, Mul(rows, weights))
+		if factors != nil {
+			rows = Mul(rows, factors)
+		}
+		sum := IndexAdd(zeros, 0, bag, rows)
 		if o.Mode == "sum" {
 			return sum
 		}
-		return Div(sum, Maximum(IndexAdd(zeros, 0, bag, counted), core.Num(1)))
+		if counted == nil {
+			counted = Reshape(OnesLike(bag, TensorOptions{}), n, 1)
+		}
+		counts := IndexAdd(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted)
+		return Div(sum, castTo(Maximum(counts, core.IntNum(1)), sum.DType()))
 	})
+}
+
+// bags returns the number of bags, and which one each index is in.
+func (o EmbeddingBagOptions) bags(input *core.Tensor) (n int, bag *core.Tensor) {
+	samples := Arange(nil, core.IntNum(int64(input.Numel())), nil, TensorOptions{Device: input.Device()})
+	if o.Offsets == nil {
+		return input.Size(0), FloorDivide(samples, core.IntNum(int64(max(input.Size(1), 1))))
+	}
+	starts := castTo(o.Offsets, core.Int64)
+	if o.IncludeLastOffset {
+		starts = Narrow(starts, 0, 0, starts.Numel()-1)
+	}
+	return starts.Numel(), Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
 }
 
 // EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given
