@@ -63,9 +63,9 @@ func plait_dtensor_mesh(t C.plait_tensor) C.plait_object {
 	return C.plait_object(bind.DTensorMesh(int64(t)))
 }
 
-//export plait_dtensor_local_shape
-func plait_dtensor_local_shape(mesh C.plait_object, placed C.plait_ints, n C.int64_t, shape C.plait_ints, dims C.int64_t, out *C.int64_t) C.plait_status {
-	return C.plait_status(bind.DTensorLocalShape(int64(mesh), int64(uintptr(unsafe.Pointer(placed))), int64(n), int64(uintptr(unsafe.Pointer(shape))), int64(dims), int64(uintptr(unsafe.Pointer(out)))))
+//export plait_dtensor_locate
+func plait_dtensor_locate(mesh C.plait_object, placed C.plait_ints, n C.int64_t, shape C.plait_ints, dims C.int64_t, out *C.int64_t) C.plait_status {
+	return C.plait_status(bind.DTensorLocate(int64(mesh), int64(uintptr(unsafe.Pointer(placed))), int64(n), int64(uintptr(unsafe.Pointer(shape))), int64(dims), int64(uintptr(unsafe.Pointer(out)))))
 }
 
 //export plait_dtensor_strict

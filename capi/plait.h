@@ -1039,9 +1039,9 @@ plait_object plait_dlpack_take(int64_t managed, int64_t deleter);
 // --- dtensor ---
 
 // plait_dtensor_distribute returns a distributed tensor with the elements that t has on the first rank of a
-// mesh, placed as n pairs of a kind and a number say: 0 for a replicated tensor, 1 and the dimension for a
-// shard, 2 and how the ranks' elements are combined for a pending one. It is a leaf. Every rank of the mesh
-// calls it. It may wait for the device.
+// mesh, placed as the three numbers of each of n placements say: 0 for a replicated tensor; 1, the dimension
+// and the factor of an interleaved shard or 0; 2 and how the ranks' elements are combined for a pending one.
+// It is a leaf. Every rank of the mesh calls it. It may wait for the device.
 plait_tensor plait_dtensor_distribute(plait_tensor t, plait_object mesh, plait_ints placed, int64_t n);
 
 // plait_dtensor_from_local returns the distributed tensor of which t is the calling rank's part. shape, of
@@ -1052,7 +1052,7 @@ plait_tensor plait_dtensor_from_local(plait_tensor t, plait_object mesh, plait_i
 // plait_dtensor_redistribute returns a distributed tensor with other placements.
 plait_tensor plait_dtensor_redistribute(plait_tensor t, plait_ints placed, int64_t n);
 
-// plait_dtensor_local returns the calling rank's part. The pairs say how its gradient will be placed; n -1
+// plait_dtensor_local returns the calling rank's part. The numbers say how its gradient will be placed; n -1
 // means as the tensor is.
 plait_tensor plait_dtensor_local(plait_tensor t, plait_ints grads, int64_t n);
 
@@ -1067,20 +1067,21 @@ plait_status plait_dtensor_watch_passes(plait_object mesh, plait_tensors list, i
 // plait_dtensor_full returns the whole of a distributed tensor. Every rank of its mesh calls it.
 plait_tensor plait_dtensor_full(plait_tensor t);
 
-// plait_dtensor_placements writes the pairs of a distributed tensor's placements and returns their number; 0
-// for an ordinary tensor.
+// plait_dtensor_placements writes the numbers of a distributed tensor's placements and returns how many these
+// are; 0 for an ordinary tensor.
 int64_t plait_dtensor_placements(plait_tensor t, int64_t *out, int64_t n);
 
-// plait_dtensor_placements_like writes the pairs of the placements with which a tensor of the given shape
-// lies as a distributed tensor does, and returns their number; 0 for an ordinary tensor.
+// plait_dtensor_placements_like writes the numbers of the placements with which a tensor of the given shape
+// lies as a distributed tensor does, and returns how many these are; 0 for an ordinary tensor.
 int64_t plait_dtensor_placements_like(plait_tensor t, plait_ints shape, int64_t dims, int64_t *out,
 		int64_t n);
 
 // plait_dtensor_mesh returns the mesh of a distributed tensor.
 plait_object plait_dtensor_mesh(plait_tensor t);
 
-// plait_dtensor_local_shape writes the shape of the calling rank's part of a tensor of the given shape.
-plait_status plait_dtensor_local_shape(plait_object mesh, plait_ints placed, int64_t n, plait_ints shape,
+// plait_dtensor_locate writes the shape of the calling rank's part of a tensor of the given shape, of dims
+// dimensions, and after it where the part begins.
+plait_status plait_dtensor_locate(plait_object mesh, plait_ints placed, int64_t n, plait_ints shape,
 		int64_t dims, int64_t *out);
 
 // plait_dtensor_strict makes ops without a rule for distributed tensors fail instead of gathering their

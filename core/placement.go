@@ -8,7 +8,7 @@ type PlacementKind uint8
 // The kinds of placements.
 const (
 	Replicated PlacementKind = iota // every rank has all elements
-	Sharded                         // each rank has a range of one dimension of the tensor
+	Sharded                         // each rank has a part of one dimension of the tensor
 	Pending                         // the elements follow from the elements of all ranks, such as their sums
 )
 
@@ -33,6 +33,7 @@ func (c Combination) String() string {
 type Placement struct {
 	Kind    PlacementKind
 	Dim     int         // of the tensor, if it is sharded
+	Factor  int         // if it is sharded and interleaved, otherwise 0
 	Combine Combination // if it is pending
 }
 
@@ -43,13 +44,29 @@ func Replicate() Placement { return Placement{} }
 // last; the last ranks may have fewer or none.
 func Shard(dim int) Placement { return Placement{Kind: Sharded, Dim: dim} }
 
+// InterleavedShard is the placement of a tensor that is cut along dimension dim into factor pieces, of each of which every rank has a part. So
+// a mesh divides a dimension first along a later dimension of its own: along it there is a [Shard], and factor is the number of its ranks.
+// A factor of 1 makes an ordinary shard.
+func InterleavedShard(dim, factor int) Placement {
+	if factor == 1 {
+		factor = 0
+	}
+	return Placement{Kind: Sharded, Dim: dim, Factor: factor}
+}
+
 // Partial is the placement of a tensor whose elements are combined of the ranks' elements.
 func Partial(c Combination) Placement { return Placement{Kind: Pending, Combine: c} }
+
+// Shards reports whether the placement divides dimension dim.
+func (p Placement) Shards(dim int) bool { return p.Kind == Sharded && p.Dim == dim }
 
 // String returns the placement as it is written in Python, such as "Shard(0)".
 func (p Placement) String() string {
 	switch p.Kind {
 	case Sharded:
+		if p.Factor != 0 {
+			return fmt.Sprintf("_StridedShard(%d, split_factor=%d)", p.Dim, p.Factor)
+		}
 		return fmt.Sprintf("Shard(%d)", p.Dim)
 	case Pending:
 		return fmt.Sprintf("Partial(%v)", p.Combine)

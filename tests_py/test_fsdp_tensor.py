@@ -16,6 +16,7 @@ from plait.distributed.device_mesh import init_device_mesh
 from plait.distributed.fsdp import FSDP, CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from plait.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from plait.distributed.tensor.placement_types import _StridedShard
 from plait.nn.utils import clip_grad_norm_
 from ranks import on_ranks
 
@@ -101,7 +102,7 @@ def gradients(m):
 
 
 @pytest.mark.parametrize("make", [sgd, adamw])
-@pytest.mark.parametrize("shape", [(2, 2), (1, 2), (2, 1)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 2), (1, 2), (2, 1), (2, 3)], ids=str)
 def test_training_equals_one_device(shape, make):
     alone = model()
     want_norms = train(alone, make(alone), range(3), clip=(0.3,))
@@ -157,13 +158,14 @@ def test_parameters_are_distributed_tensors_of_both_dimensions():
         m, mesh = divided((2, 2))
         p = m[0].up.weight
         assert isinstance(p, DTensor) and isinstance(p, nn.Parameter)
-        assert p.shape == (7, 5) and p.placements == (Shard(0), Shard(0))
-        assert p.device_mesh.mesh_dim_names == ("tp", "dp") and p.device_mesh.shape == (2, 2)
+        assert p.shape == (7, 5) and p.placements == (_StridedShard(0, split_factor=2), Shard(0))
+        assert p.device_mesh == mesh
         tp, dp = (mesh[n].get_local_rank() for n in ("tp", "dp"))
         rows = want[0].up.weight.chunk(2)[tp].chunk(2)[dp]
         assert plait.equal(p.to_local(), rows)
         assert plait.equal(p.full_tensor(), want[0].up.weight)
-        assert m[0].down.bias.placements == (Replicate(), Shard(0))
+        assert m[0].down.weight.placements == (Shard(0), Shard(1))
+        assert m[0].down.bias.placements == (Shard(0), Replicate())
         with plait.no_grad():
             assert p.norm().full_tensor().item() == pytest.approx(want[0].up.weight.norm().item(), rel=1e-12)
             p.mul_(0.5).add_(p, alpha=0.25)
@@ -173,7 +175,7 @@ def test_parameters_are_distributed_tensors_of_both_dimensions():
         m[0].unshard()
         assert p.placements == (Shard(0),) and p.device_mesh.mesh_dim_names == ("tp",)
         m[0].reshard()
-        assert p.placements == (Shard(0), Shard(0))
+        assert p.placements == (_StridedShard(0, split_factor=2), Shard(0))
         state = adamw(m)
         state.step()
         kept = state.state[p]["exp_avg"]

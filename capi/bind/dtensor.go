@@ -6,22 +6,23 @@ import (
 	dtensor "github.com/plait-ml/plait/parallel/tensor"
 )
 
-// The kinds of placements, each followed by a number: the dimension of a shard, or how what is pending is combined.
+// A placement is three numbers: its kind and two more.
 const (
-	placeReplicate = iota
-	placeShard     // the dimension
-	placePending   // 0 to 4 for sum, avg, product, max, min
+	placeReplicate = iota // 0, 0
+	placeShard            // the dimension, and the factor of an interleaved shard or 0
+	placePending          // 0 to 4 for sum, avg, product, max, min; 0
+	placeNumbers   = 3
 )
 
-// placements reads n pairs of a kind and a number.
+// placements reads the numbers of n placements.
 func placements(a Ints, n int64) []core.Placement {
 	out := make([]core.Placement, n)
-	for i, pair := 0, handle.Slice[int64](a, 2*n); i < len(out); i++ {
-		switch pair[2*i] {
+	for i, v := 0, handle.Slice[int64](a, placeNumbers*n); i < len(out); i, v = i+1, v[placeNumbers:] {
+		switch v[0] {
 		case placeShard:
-			out[i] = core.Shard(int(pair[2*i+1]))
+			out[i] = core.Placement{Kind: core.Sharded, Dim: int(v[1]), Factor: int(v[2])}
 		case placePending:
-			out[i] = core.Partial(core.Combination(pair[2*i+1]))
+			out[i] = core.Partial(core.Combination(v[1]))
 		}
 	}
 	return out
@@ -35,9 +36,9 @@ func part(t *core.Tensor) *core.Tensor {
 	return t
 }
 
-// DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as n pairs of a kind and a
-// number say: 0 for a replicated tensor, 1 and the dimension for a shard, 2 and how the ranks' elements are combined for a pending one. It
-// is a leaf. Every rank of the mesh calls it.
+// DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as the three numbers
+// of each of n placements say: 0 for a replicated tensor; 1, the dimension and the factor of an interleaved shard or 0; 2 and how the ranks'
+// elements are combined for a pending one. It is a leaf. Every rank of the mesh calls it.
 //
 //plait:waits
 func DTensorDistribute(t Tensor, mesh Object, placed Ints, n int64) (status Tensor) {
@@ -64,7 +65,7 @@ func DTensorRedistribute(t Tensor, placed Ints, n int64) (status Tensor) {
 	return result(dtensor.Redistribute(tensor(t), placements(placed, n)))
 }
 
-// DTensorLocal returns the calling rank's part. The pairs say how its gradient will be placed; n -1 means as the tensor is.
+// DTensorLocal returns the calling rank's part. The numbers say how its gradient will be placed; n -1 means as the tensor is.
 func DTensorLocal(t Tensor, grads Ints, n int64) (status Tensor) {
 	defer protect("to_local", &status)
 	if n < 0 {
@@ -98,29 +99,29 @@ func DTensorFull(t Tensor) (status Tensor) {
 	return result(dtensor.Full(tensor(t)))
 }
 
-// DTensorPlacements writes the pairs of a distributed tensor's placements and returns their number; 0 for an ordinary tensor.
+// DTensorPlacements writes the numbers of a distributed tensor's placements and returns how many these are; 0 for an ordinary tensor.
 func DTensorPlacements(t Tensor, out IntsOut, n int64) (status int64) {
 	defer protect("placements", &status)
 	return writePlacements(dtensor.Placements(tensor(t)), out, n)
 }
 
-// DTensorPlacementsLike writes the pairs of the placements with which a tensor of the given shape lies as a distributed tensor does, and
-// returns their number; 0 for an ordinary tensor.
+// DTensorPlacementsLike writes the numbers of the placements with which a tensor of the given shape lies as a distributed tensor does, and
+// returns how many these are; 0 for an ordinary tensor.
 func DTensorPlacementsLike(t Tensor, shape Ints, dims int64, out IntsOut, n int64) (status int64) {
 	defer protect("placements", &status)
 	return writePlacements(dtensor.PlacementsLike(tensor(t), handle.Ints(shape, dims)), out, n)
 }
 
-// writePlacements writes up to n pairs and returns how many there are.
+// writePlacements writes up to n placements and returns how many there are.
 func writePlacements(list []core.Placement, out IntsOut, n int64) int64 {
 	for i, p := range list[:min(int64(len(list)), n)] {
-		pair := handle.Slice[int64](out, 2*n)[2*i:]
-		pair[0], pair[1] = placeReplicate, 0
+		v := handle.Slice[int64](out, placeNumbers*n)[placeNumbers*i:]
+		v[0], v[1], v[2] = placeReplicate, 0, 0
 		switch p.Kind {
 		case core.Sharded:
-			pair[0], pair[1] = placeShard, int64(p.Dim)
+			v[0], v[1], v[2] = placeShard, int64(p.Dim), int64(p.Factor)
 		case core.Pending:
-			pair[0], pair[1] = placePending, int64(p.Combine)
+			v[0], v[1] = placePending, int64(p.Combine)
 		}
 	}
 	return int64(len(list))
@@ -136,15 +137,16 @@ func DTensorMesh(t Tensor) (status Object) {
 	return handle.AddObject(m)
 }
 
-// DTensorLocalShape writes the shape of the calling rank's part of a tensor of the given shape.
-func DTensorLocalShape(mesh Object, placed Ints, n int64, shape Ints, dims int64, out IntsOut) (status Status) {
+// DTensorLocate writes the shape of the calling rank's part of a tensor of the given shape, of dims dimensions, and after it where the part
+// begins.
+func DTensorLocate(mesh Object, placed Ints, n int64, shape Ints, dims int64, out IntsOut) (status Status) {
 	defer protect("distributed tensor", &status)
-	local, err := dtensor.LocalShape(meshOf(mesh), placements(placed, n), handle.Ints(shape, dims))
+	local, offset, err := dtensor.Locate(meshOf(mesh), placements(placed, n), handle.Ints(shape, dims))
 	if err != nil {
 		return failure(err)
 	}
-	for i, size := range local {
-		handle.Slice[int64](out, dims)[i] = int64(size)
+	for i, v := range append(local, offset...) {
+		handle.Slice[int64](out, 2*dims)[i] = int64(v)
 	}
 	return 0
 }

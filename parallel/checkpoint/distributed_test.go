@@ -30,6 +30,9 @@ var distributed = []placed{
 	{[]int{2, 2}, []core.Placement{core.Shard(0), core.Shard(1)}},
 	{[]int{2, 2}, []core.Placement{core.Replicate(), core.Shard(0)}},
 	{[]int{2, 2}, []core.Placement{core.Shard(0), core.Shard(0)}},
+	{[]int{2, 2}, []core.Placement{core.InterleavedShard(0, 2), core.Shard(0)}},
+	{[]int{3}, []core.Placement{core.InterleavedShard(0, 2)}},
+	{[]int{2, 2}, []core.Placement{core.InterleavedShard(0, 3), core.InterleavedShard(1, 2)}},
 }
 
 // pieces returns the tensors of the tests as distributed ones, or zeros in their place. Dimensions that a tensor has not are not sharded.

@@ -53,15 +53,30 @@ func localPieces(pieces []Piece) ([]Piece, error) {
 			case parts.Pending():
 				return nil, errorf(core.ValueError, "tensor %q is placed %v, want Shard or Replicate: its elements are combined of those of all ranks; redistribute it first", p.Name, parts)
 			}
-			here := parts.Local()
-			if here.Numel() == 0 && p.Tensor.Numel() > 0 {
-				continue
-			}
-			p.Shape, p.Offset, p.Tensor = slices.Clone(p.Tensor.Shape()), tensor.Offset(p.Tensor), here
+			list = append(list, boxes(p)...)
+			continue
 		}
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// boxes returns the pieces that this rank has of a distributed tensor. One without elements is all there.
+func boxes(p Piece) (list []Piece) {
+	whole, here := p.Tensor.Shape(), p.Tensor.Parts().Local()
+	if p.Tensor.Numel() == 0 {
+		p.Shape, p.Offset, p.Tensor = slices.Clone(whole), tensor.Offset(p.Tensor), here
+		return []Piece{p}
+	}
+	for _, b := range tensor.Boxes(p.Tensor) {
+		part := p
+		part.Shape, part.Offset, part.Tensor = slices.Clone(whole), b.Offset, here
+		if !slices.Equal(b.Shape, here.Shape()) {
+			part.Tensor = narrowed(here.Detach(), box{b.At, b.Shape}, make([]int, len(whole)))
+		}
+		list = append(list, part)
+	}
+	return list
 }
 
 // whole returns the shape of the whole tensor.

@@ -263,14 +263,21 @@ func (p *parameter) install(shard, full *core.Tensor) error {
 	return nil
 }
 
-// placements returns how the shard lies on its mesh: as the parameter did before it was sharded, and along the mesh of the unit.
+// placements returns how the shard lies on its mesh: along the mesh of the unit, and as the parameter did before it was sharded. The shard is
+// interleaved if the ranks have divided its dimension before.
 func (p *parameter) placements() []core.Placement {
-	list := append(make([]core.Placement, 0, len(p.mesh.Shape())), tensor.Placements(p.tensor)...)
-	list = list[:cap(list)] // along replicas it is replicated
+	list := make([]core.Placement, len(p.unit.mesh.Shape())) // along replicas it is replicated
+	before := tensor.Placements(p.tensor)
 	if len(p.shape) > 0 {
-		list[len(list)-1] = core.Shard(p.dim)
+		ranks := 1
+		for i, q := range before {
+			if q.Shards(p.dim) {
+				ranks *= tensor.Mesh(p.tensor).Shape()[i]
+			}
+		}
+		list[len(list)-1] = core.InterleavedShard(p.dim, ranks)
 	}
-	return list
+	return append(list, before...)
 }
 
 // explain makes operations on the shard and ordinary tensors fail with an error that names the parameter and its unit.

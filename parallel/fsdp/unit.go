@@ -160,6 +160,9 @@ func (u *Unit) checkParam(p *parameter) error {
 			return core.Errorf(core.IndexError, "fsdp", "parameter %s of shape %v cannot be sharded along dimension %d", p.name, t.Shape(), d)
 		}
 	}
+	if p.mesh != nil && t.Dim() > 0 && !tensor.Ranges(t, p.dim) {
+		return core.Errorf(core.NotImplemented, "fsdp", "parameter %s is placed %v: its ranks have several ranges of dimension %d, along which it cannot be sharded further: redistribute it", p.name, t.Parts(), p.dim)
+	}
 	p.setLayout(part(t).Shape(), groupSize(u.group))
 	return nil
 }
@@ -185,7 +188,7 @@ func (u *Unit) checkDistributed(p *parameter) error {
 	case t.Device().Kind() == core.MetaKind:
 		return core.Errorf(core.NotImplemented, "fsdp", "parameter %s is distributed and on the meta device: make the model on a device", p.name)
 	}
-	joined, err := mesh.Join(m, u.options.Mesh)
+	joined, err := mesh.Join(u.options.Mesh, m)
 	if err != nil {
 		return core.Errorf(core.ValueError, "fsdp", "parameter %s is distributed over the mesh %v and cannot be sharded over the mesh %v, want two slices of one mesh along different dimensions, such as mesh[\"tp\"] and mesh[\"dp\"]: %w", p.name, m, u.options.Mesh, err)
 	}

@@ -99,7 +99,11 @@ func (p *parts) chosen(rule *op.Rule, u *op.Use, list []*parts, inPlace, grad bo
 	}
 	chosen := make([]op.Strategy, len(p.placements))
 	for axis := range chosen {
-		way, ok := choose(ways, list, axis, inPlace, grad)
+		all := ways
+		if rule == nil || rule.Placed == nil {
+			all = withInterleaved(ways, list, axis, p.mesh.Shape()[axis])
+		}
+		way, ok := choose(all, list, axis, inPlace, grad)
 		if !ok {
 			return nil
 		}
@@ -287,7 +291,7 @@ func (p *parts) sized(rule *op.Rule, input []int, chosen []op.Strategy, args []a
 	}
 	for d := range shape {
 		if l.sharded(d) {
-			_, shape[d] = l.span(d, len(chosen))
+			_, shape[d] = l.span(d, l.splits(d))
 		}
 	}
 	args[at] = shape

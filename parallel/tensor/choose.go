@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -33,12 +35,50 @@ func choose(ways []op.Strategy, list []*parts, axis int, inPlace, grad bool) (be
 	return best, ok
 }
 
+// withInterleaved adds to the strategies of a rule those for inputs that are interleaved along one dimension of the mesh: the op works on rows
+// alike wherever they lie, unless the strategy has a function for where that is. Of interleaved shards more may be empty, which have no maximum.
+func withInterleaved(ways []op.Strategy, list []*parts, axis, places int) []op.Strategy {
+	var factors []int
+	for _, q := range list {
+		if q == nil {
+			continue
+		}
+		if f := q.placements[axis].Factor; f != 0 && !slices.Contains(factors, f) {
+			factors = append(factors, f)
+		}
+	}
+	all := slices.Clip(ways)
+	for _, f := range factors {
+		for _, way := range ways {
+			ranks := f * places
+			empty := slices.ContainsFunc(way.Out, func(p core.Placement) bool { return p.Kind == core.Pending && p.Combine != core.Sums })
+			if way.Local != nil || empty || way.OutSize != 0 && way.OutSize != way.Size && (way.Size%ranks != 0 || way.OutSize%ranks != 0) {
+				continue
+			}
+			cut := func(places []core.Placement) []core.Placement {
+				places = slices.Clone(places)
+				for i, p := range places {
+					if p.Kind == core.Sharded {
+						places[i] = core.InterleavedShard(p.Dim, f)
+					}
+				}
+				return places
+			}
+			way.In, way.Out = cut(way.In), cut(way.Out)
+			all = append(all, way)
+		}
+	}
+	return all
+}
+
 // moving returns how many times its bytes a tensor moves between two placements on k ranks. What moves nothing costs a little all the same.
 func moving(from, to core.Placement, k int) float64 {
 	share := float64(k-1) / float64(k)
 	switch {
 	case from == to:
 		return 0
+	case from.Kind == core.Sharded && to.Kind == core.Sharded && from.Dim == to.Dim:
+		return max(share, 0.01)
 	case from.Kind == core.Sharded && to.Kind == core.Sharded:
 		return share / float64(k)
 	case from.Kind == core.Sharded:

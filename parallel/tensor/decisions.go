@@ -70,6 +70,7 @@ func (p *parts) describe(buf []byte, a core.Application, u *op.Use, list []*part
 		ints(q.shape)
 		for _, place := range q.placements {
 			buf = binary.AppendVarint(append(buf, byte(place.Kind), byte(place.Combine)), int64(place.Dim))
+			buf = binary.AppendVarint(buf, int64(place.Factor))
 		}
 	}
 	return buf, true

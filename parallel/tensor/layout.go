@@ -35,48 +35,16 @@ func newLayout(name string, m *mesh.Mesh, shape []int, placements []core.Placeme
 				return layout{}, core.Errorf(core.IndexError, name, "cannot shard dimension %d of a tensor of shape %v", p.Dim, shape)
 			}
 			p.Dim = d
+			if p.Factor < 0 {
+				return layout{}, core.Errorf(core.ValueError, name, "cannot cut a dimension into %d pieces", p.Factor)
+			}
+			if p.Factor == 1 {
+				p.Factor = 0
+			}
 		}
 		all[i] = p
 	}
 	return layout{m, slices.Clone(shape), all}, nil
-}
-
-// chunk returns which of n elements rank r of k has.
-func chunk(n, k, r int) (start, length int) {
-	size := (n + k - 1) / k
-	start = min(size*r, n)
-	return start, min(size, n-start)
-}
-
-// span returns which elements of dimension d of the whole the calling rank has, as placed by the first axes dimensions of the mesh.
-func (l layout) span(d, axes int) (start, length int) {
-	length = l.shape[d]
-	for i, p := range l.placements[:axes] {
-		if p == core.Shard(d) {
-			var more int
-			more, length = chunk(length, l.mesh.Shape()[i], l.mesh.Coordinate()[i])
-			start += more
-		}
-	}
-	return start, length
-}
-
-// local returns the shape of the calling rank's part.
-func (l layout) local() []int {
-	out := make([]int, len(l.shape))
-	for d := range out {
-		_, out[d] = l.span(d, len(l.placements))
-	}
-	return out
-}
-
-// starts returns where the calling rank's part begins in the whole.
-func (l layout) starts() []int {
-	out := make([]int, len(l.shape))
-	for d := range out {
-		out[d], _ = l.span(d, len(l.placements))
-	}
-	return out
 }
 
 // with returns the layout with other placements.
@@ -84,9 +52,6 @@ func (l layout) with(placements []core.Placement) layout {
 	l.placements = placements
 	return l
 }
-
-// sharded reports whether dimension d is sharded.
-func (l layout) sharded(d int) bool { return slices.Contains(l.placements, core.Shard(d)) }
 
 // like returns the layout of a tensor of another shape that lies as one of this layout does; see [core.Parts].
 func (l layout) like(shape []int) layout {

@@ -1,6 +1,8 @@
 package tensor
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
@@ -144,9 +146,10 @@ func divided(g *collective.Group, x *core.Tensor) *core.Tensor {
 type joining struct {
 	g *collective.Group
 	d int
+	v division
 }
 
-func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.d) }
+func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.d, j.v) }
 
 // joinedAndDivided is divided for the result of a joining: in place of a sum on all ranks, of which each keeps a part, it is a reduce-scatter.
 // It returns nil for other tensors, and for one with hooks, which want the gradient of the whole.
@@ -178,34 +181,75 @@ func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 		n.Release()
 		return core.ErrorTensor(err)
 	}
-	n.Any = func(x *core.Tensor) *core.Tensor { return scattered(g, x, core.Sums, j.d) }
+	n.Any = func(x *core.Tensor) *core.Tensor { return scattered(g, x, core.Sums, j.d, j.v) }
 	n.AttachLast(y, 0)
 	return y
 }
 
-// kept returns the calling rank's part of dimension d: from replicated to sharded.
-func kept(g *collective.Group, x *core.Tensor, d int) *core.Tensor {
-	n := x.Size(d)
-	return move("shard", x, func(x *core.Tensor) *core.Tensor {
-		start, length := chunk(n, g.Size(), g.Rank())
-		return fresh(op.Narrow(x, d, start, length))
-	}, func(x *core.Tensor) *core.Tensor { return gathered(g, x, d, n) })
+// taken returns the elements of dimension d at the given positions.
+func taken(x *core.Tensor, d int, at []run) *core.Tensor {
+	switch len(at) {
+	case 0:
+		return op.Narrow(x, d, 0, 0)
+	case 1:
+		return op.Narrow(x, d, at[0].start, at[0].length)
+	}
+	list := make([]*core.Tensor, len(at))
+	for i, r := range at {
+		list[i] = op.Narrow(x, d, r.start, r.length)
+	}
+	return op.Cat(list, d)
 }
 
-// gathered joins the ranks' parts of dimension d, of n elements: from sharded to replicated.
-func gathered(g *collective.Group, x *core.Tensor, d, n int) *core.Tensor {
+// joined joins the ranks' parts of dimension d. What is behind a part is left out.
+func joined(parts []*core.Tensor, d int, v division) *core.Tensor {
+	if v.plain {
+		return op.Narrow(op.Cat(parts, d), d, 0, v.n)
+	}
+	type source struct {
+		to   int
+		part *core.Tensor
+	}
+	var list []source
+	for r, runs := range v.parts {
+		before := 0
+		for _, p := range runs {
+			list = append(list, source{p.start, op.Narrow(parts[r], d, before, p.length)})
+			before += p.length
+		}
+	}
+	if len(list) == 0 {
+		return op.Narrow(parts[0], d, 0, 0)
+	}
+	slices.SortFunc(list, func(a, b source) int { return a.to - b.to })
+	all := make([]*core.Tensor, len(list))
+	for i, s := range list {
+		all[i] = s.part
+	}
+	return op.Cat(all, d)
+}
+
+// kept returns the calling rank's part of dimension d: from replicated to sharded.
+func kept(g *collective.Group, x *core.Tensor, d int, v division) *core.Tensor {
+	return move("shard", x, func(x *core.Tensor) *core.Tensor {
+		return fresh(taken(x, d, v.parts[g.Rank()]))
+	}, func(x *core.Tensor) *core.Tensor { return gathered(g, x, d, v) })
+}
+
+// gathered joins the ranks' parts of dimension d: from sharded to replicated.
+func gathered(g *collective.Group, x *core.Tensor, d int, v division) *core.Tensor {
 	return moved("all_gather", x, func(x *core.Tensor) *core.Tensor {
-		x = padded(x, d, n, g.Size())
+		x = padded(x, d, v.longest())
 		if x.Err() != nil {
 			return x
 		}
-		if d == 0 {
+		if d == 0 && v.plain {
 			shape := append([]int{x.Size(0) * g.Size()}, x.Shape()[1:]...)
 			out := empty(x, shape)
 			if out.Err() != nil {
 				return out
 			}
-			return op.Narrow(done(g.AllGatherInto(out, x), out), 0, 0, n)
+			return op.Narrow(done(g.AllGatherInto(out, x), out), 0, 0, v.n)
 		}
 		outs := make([]*core.Tensor, g.Size())
 		for i := range outs {
@@ -217,14 +261,13 @@ func gathered(g *collective.Group, x *core.Tensor, d, n int) *core.Tensor {
 		if err := g.AllGather(outs, x).Err(); err != nil {
 			return core.ErrorTensor(err)
 		}
-		return op.Narrow(op.Cat(outs, d), d, 0, n)
-	}, &joining{g, d})
+		return joined(outs, d, v)
+	}, &joining{g, d, v})
 }
 
-// padded returns a contiguous part of dimension d, of n elements in the whole, with as many elements as the first of k ranks has.
-func padded(x *core.Tensor, d, n, k int) *core.Tensor {
-	_, first := chunk(n, k, 0)
-	if more := first - x.Size(d); more > 0 {
+// padded returns a contiguous tensor with zeros behind the elements of dimension d, so that it has size of them.
+func padded(x *core.Tensor, d, size int) *core.Tensor {
+	if more := size - x.Size(d); more > 0 {
 		shape := append([]int(nil), x.Shape()...)
 		shape[d] = more
 		fill := zeros(x, shape)
@@ -237,16 +280,14 @@ func padded(x *core.Tensor, d, n, k int) *core.Tensor {
 }
 
 // scattered returns the calling rank's part of dimension d of the combination: from pending to sharded.
-func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int) *core.Tensor {
+func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v division) *core.Tensor {
 	if err := differentiable("redistribute", x, c); err != nil {
 		return core.ErrorTensor(err)
 	}
-	n, k := x.Size(d), g.Size()
 	return move("reduce_scatter", x, func(x *core.Tensor) *core.Tensor {
-		ins := make([]*core.Tensor, k)
+		ins, size := make([]*core.Tensor, g.Size()), v.longest()
 		for i := range ins {
-			start, length := chunk(n, k, i)
-			ins[i] = padded(op.Narrow(x, d, start, length), d, n, k)
+			ins[i] = padded(taken(x, d, v.parts[i]), d, size)
 		}
 		if t := failed(ins...); t != nil {
 			return t
@@ -255,33 +296,59 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int) *
 		if out.Err() != nil {
 			return out
 		}
-		_, length := chunk(n, k, g.Rank())
-		return op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, length)
-	}, func(x *core.Tensor) *core.Tensor { return share(g, c)(gathered(g, x, d, n)) })
+		return op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, count(v.parts[g.Rank()]))
+	}, func(x *core.Tensor) *core.Tensor { return share(g, c)(gathered(g, x, d, v)) })
 }
 
-// exchanged shards dimension to instead of dimension from, of n elements.
-func exchanged(g *collective.Group, x *core.Tensor, from, to, n int) *core.Tensor {
-	m, k := x.Size(to), g.Size()
+// exchanged shards dimension to instead of dimension from, as the ranks divide them.
+func exchanged(g *collective.Group, x *core.Tensor, from, to int, v, w division) *core.Tensor {
 	return move("all_to_all", x, func(x *core.Tensor) *core.Tensor {
-		ins, outs := make([]*core.Tensor, k), make([]*core.Tensor, k)
-		_, own := chunk(m, k, g.Rank())
-		for i := range ins {
-			start, length := chunk(m, k, i)
-			ins[i] = op.Contiguous(op.Narrow(x, to, start, length))
-			shape := append([]int(nil), x.Shape()...)
-			_, shape[from] = chunk(n, k, i)
-			shape[to] = own
-			outs[i] = empty(x, shape)
+		sizes := make([]int, g.Size())
+		for i := range sizes {
+			sizes[i] = count(v.parts[i])
 		}
-		if t := failed(append(ins, outs...)...); t != nil {
+		own := count(w.parts[g.Rank()])
+		outs := sent(g, x, to, w.parts, func(shape []int, i int) { shape[from], shape[to] = sizes[i], own })
+		if t := failed(outs...); t != nil {
 			return t
 		}
-		if err := g.AllToAll(outs, ins).Err(); err != nil {
-			return core.ErrorTensor(err)
+		return joined(outs, from, v)
+	}, func(x *core.Tensor) *core.Tensor { return exchanged(g, x, to, from, w, v) })
+}
+
+// rearranged gives the ranks other parts of dimension d than those that they have. Together these are the same elements.
+func rearranged(g *collective.Group, x *core.Tensor, d int, have, want [][]run) *core.Tensor {
+	return move("all_to_all", x, func(x *core.Tensor) *core.Tensor {
+		me := g.Rank()
+		give, take := make([][]run, len(have)), make([][]run, len(have))
+		for i := range have {
+			_, give[i] = meet(have[me], want[i])
+			_, take[i] = meet(want[me], have[i])
 		}
-		return op.Cat(outs, from)
-	}, func(x *core.Tensor) *core.Tensor { return exchanged(g, x, to, from, m) })
+		outs := sent(g, x, d, give, func(shape []int, i int) { shape[d] = count(take[i]) })
+		if t := failed(outs...); t != nil {
+			return t
+		}
+		return joined(outs, d, division{n: count(want[me]), parts: take})
+	}, func(x *core.Tensor) *core.Tensor { return rearranged(g, x, d, want, have) })
+}
+
+// sent sends each rank the elements of dimension d at the given positions, and returns what the ranks send, of which size sets the shapes.
+func sent(g *collective.Group, x *core.Tensor, d int, give [][]run, size func(shape []int, i int)) []*core.Tensor {
+	ins, outs := make([]*core.Tensor, g.Size()), make([]*core.Tensor, g.Size())
+	for i := range ins {
+		ins[i] = op.Contiguous(taken(x, d, give[i]))
+		shape := append([]int(nil), x.Shape()...)
+		size(shape, i)
+		outs[i] = empty(x, shape)
+	}
+	if t := failed(append(slices.Clone(ins), outs...)...); t != nil {
+		return []*core.Tensor{t}
+	}
+	if err := g.AllToAll(outs, ins).Err(); err != nil {
+		return []*core.Tensor{core.ErrorTensor(err)}
+	}
+	return outs
 }
 
 // pending returns x on rank 0 and what adds nothing to it on the others: from replicated to pending.

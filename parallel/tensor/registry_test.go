@@ -157,7 +157,7 @@ func placement(r *rand.Rand, shape []int, float bool) core.Placement {
 	}
 	switch i := r.IntN(n + 1); {
 	case i < len(shape):
-		return core.Shard(i)
+		return core.InterleavedShard(i, max(1, r.IntN(4)))
 	case i == len(shape) && float:
 		return core.Partial(core.Sums)
 	}

@@ -268,22 +268,58 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 	return wrap(l, local.Detach().SetRequiresGrad(t.RequiresGrad()))
 }
 
-// LocalShape returns the shape of the calling rank's part of a tensor of the given shape.
-func LocalShape(m *mesh.Mesh, placements []core.Placement, shape []int) ([]int, error) {
+// Locate returns the shape of the calling rank's part of a tensor of the given shape, and where it begins in the whole: at the end of a
+// dimension of which the rank has nothing.
+func Locate(m *mesh.Mesh, placements []core.Placement, shape []int) (local, offset []int, err error) {
 	l, err := newLayout("distributed tensor", m, shape, placements)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return l.local(), nil
+	return l.local(), l.starts(), nil
 }
 
-// Offset returns where the calling rank's part of a distributed tensor begins in the whole; nil for an ordinary tensor.
+// Offset returns where the calling rank's part of a distributed tensor begins in the whole; nil for an ordinary tensor. See [Boxes].
 func Offset(t *core.Tensor) []int {
 	p, ok := t.Parts().(*parts)
 	if !ok {
 		return nil
 	}
 	return p.starts()
+}
+
+// A Box is a part of a tensor without gaps.
+type Box struct {
+	Offset []int // in the whole
+	At     []int // in the calling rank's part
+	Shape  []int
+}
+
+// Boxes returns the boxes that make up the calling rank's part of a distributed tensor: one, or several if a shard is interleaved. There are
+// none if the part is empty.
+func Boxes(t *core.Tensor) []Box {
+	p, ok := t.Parts().(*parts)
+	if !ok {
+		return nil
+	}
+	list := []Box{{}}
+	for d := range p.shape {
+		before, at := list, 0
+		list = nil
+		for _, r := range p.rows(d, p.splits(d), p.mesh.Coordinate()) {
+			for _, b := range before {
+				list = append(list, Box{append(slices.Clone(b.Offset), r.start), append(slices.Clone(b.At), at), append(slices.Clone(b.Shape), r.length)})
+			}
+			at += r.length
+		}
+	}
+	return list
+}
+
+// Ranges reports whether the ranks have ranges of dimension d of a tensor: not so if a shard is interleaved by a number that is no number of
+// ranks.
+func Ranges(t *core.Tensor, d int) bool {
+	p, ok := t.Parts().(*parts)
+	return !ok || !slices.ContainsFunc(p.splits(d), func(s split) bool { return s.factor > 1 })
 }
 
 // Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.

@@ -7,18 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from plait import _core, _ops
-from plait._engine.runtime import address, check
+from plait._engine.runtime import address
 from plait._tensor import Tensor
 from plait.distributed.tensor._creation import filled
 from plait.distributed.tensor._dtensor import DTensor
-from plait.distributed.tensor._placements import Placement, Replicate, from_pairs
+from plait.distributed.tensor._placements import Placement, Replicate, unpacked
 
 
 def placements_like(model: DTensor, shape: Sequence[int]) -> tuple[Placement, ...]:
     """Returns how a tensor of another shape lies: sharded where both have the same size, elsewhere replicated."""
-    numbers, sizes = array("q", bytes(16 * 8)), array("q", shape)
-    n = check(_core.bind_DTensorPlacementsLike(model._h, address(sizes), len(sizes), address(numbers), 8))
-    return from_pairs(numbers[: 2 * n])
+    sizes = array("q", shape)
+    return unpacked(lambda to, most: _core.bind_DTensorPlacementsLike(model._h, address(sizes), len(sizes), to, most))
 
 
 def empty_like(model: DTensor, shape: Sequence[int], dtype: Any) -> DTensor:

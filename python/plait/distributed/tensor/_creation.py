@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import plait
-from plait import _core
-from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DTensor, mesh_or_world
 from plait.distributed.tensor._modules import distribute_tensor
-from plait.distributed.tensor._placements import Placement, Replicate, pairs
+from plait.distributed.tensor._placements import Placement, Replicate
+from plait.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 
 def _shape(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -28,15 +26,10 @@ def filled(
     requires_grad: bool,
 ) -> DTensor:
     """Returns a distributed tensor of whose parts `make` makes one, for the part's shape."""
-    mesh, shape = mesh_or_world(device_mesh), array("q", _shape(size))
+    mesh, shape = mesh_or_world(device_mesh), _shape(size)
     placed = placements or [Replicate()] * mesh.ndim
-    numbers, local = pairs(placed), array("q", shape)
-    check(
-        _core.bind_DTensorLocalShape(
-            mesh._h, address(numbers), len(numbers) // 2, address(shape), len(shape), address(local)
-        )
-    )
-    out = DTensor.from_local(make(tuple(local)), mesh, placed, shape=tuple(shape))
+    local, _ = compute_local_shape_and_global_offset(shape, mesh, placed)
+    out = DTensor.from_local(make(local), mesh, placed, shape=shape)
     out.requires_grad = requires_grad
     return out
 

@@ -17,7 +17,7 @@ from plait._tensors.storage import deep_copied
 from plait.distributed._default_group import init_process_group
 from plait.distributed._groups import is_initialized, resolve_group
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.tensor._placements import Placement, Replicate, from_pairs, pairs
+from plait.distributed.tensor._placements import Placement, Replicate, packed, unpacked
 from plait.nn.parameter import Parameter
 
 
@@ -55,7 +55,7 @@ class DTensor(Tensor):
             ValueError: if the part has not the shape that the placements give it.
         """
         mesh = mesh_or_world(device_mesh)
-        placed = pairs(placements or [Replicate()] * mesh.ndim)
+        placed, n = packed(placements or [Replicate()] * mesh.ndim)
         sizes = array("q", shape or ())
         return own_distributed(
             check(
@@ -63,7 +63,7 @@ class DTensor(Tensor):
                     local_tensor._h,
                     mesh._h,
                     address(placed),
-                    len(placed) // 2,
+                    n,
                     address(sizes),
                     -1 if shape is None else len(sizes),
                 )
@@ -79,8 +79,8 @@ class DTensor(Tensor):
         """
         if grad_placements is None:
             return own(check(_core.bind_DTensorLocal(self._h, 0, -1)))
-        placed = pairs(grad_placements)
-        return own(check(_core.bind_DTensorLocal(self._h, address(placed), len(placed) // 2)))
+        placed, n = packed(grad_placements)
+        return own(check(_core.bind_DTensorLocal(self._h, address(placed), n)))
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """Returns the whole tensor as an ordinary one, differentiably. Every rank of the mesh calls it."""
@@ -111,8 +111,8 @@ class DTensor(Tensor):
             raise NotImplementedError("redistribute: a dtype for the exchange is not supported; convert the tensor")
         if device_mesh is not None and device_mesh != self.device_mesh:
             raise NotImplementedError("redistribute: from one mesh to another is not supported")
-        placed = pairs(placements or [Replicate()] * self.device_mesh.ndim)
-        return own_distributed(check(_core.bind_DTensorRedistribute(self._h, address(placed), len(placed) // 2)))
+        placed, n = packed(placements or [Replicate()] * self.device_mesh.ndim)
+        return own_distributed(check(_core.bind_DTensorRedistribute(self._h, address(placed), n)))
 
     def item(self) -> Number:
         """Waits for the only element, on whichever rank it is, and returns it as a Python number.
@@ -127,9 +127,7 @@ class DTensor(Tensor):
     @property
     def placements(self) -> tuple[Placement, ...]:
         """How the tensor lies: a placement for each dimension of the mesh."""
-        numbers = array("q", bytes(16 * 8))
-        n = check(_core.bind_DTensorPlacements(self._h, address(numbers), 8))
-        return from_pairs(numbers[: 2 * n])
+        return unpacked(lambda to, most: _core.bind_DTensorPlacements(self._h, to, most))
 
     @property
     def device_mesh(self) -> DeviceMesh:

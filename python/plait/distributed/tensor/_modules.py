@@ -10,7 +10,7 @@ from plait._engine.runtime import address, check, own
 from plait._tensor import Tensor
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor._dtensor import DTensor, mesh_or_world, own_distributed
-from plait.distributed.tensor._placements import Placement, Replicate, pairs
+from plait.distributed.tensor._placements import Placement, Replicate, packed
 from plait.nn import Module, Parameter
 
 
@@ -42,8 +42,8 @@ def distribute_tensor(
         return tensor
     if tensor.is_meta:
         tensor = own(check(_core.bind_TensorMaterialize(tensor._h, -1)))
-    numbers = pairs(placed)
-    return own_distributed(check(_core.bind_DTensorDistribute(tensor._h, mesh._h, address(numbers), len(numbers) // 2)))
+    numbers, n = packed(placed)
+    return own_distributed(check(_core.bind_DTensorDistribute(tensor._h, mesh._h, address(numbers), n)))
 
 
 def distribute_parameters(module: Module, mesh: DeviceMesh, placements: Callable[[str], Sequence[Placement]]) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from plait._engine.runtime import address, check
+
 _REPLICATE, _SHARD, _PARTIAL = range(3)  # the engine's numbers
+_NUMBERS, _MOST = 3, 8  # numbers of a placement, and placements of a tensor
 _COMBINATIONS = ("sum", "avg", "product", "max", "min")
 
 
 class Placement:
-    """How a tensor lies along one dimension of a mesh: `Shard`, `Replicate` or `Partial`."""
+    """How a tensor lies along one dimension of a mesh: `Shard`, `Replicate`, `Partial` or `_StridedShard`."""
 
     __slots__ = ()
 
@@ -37,6 +40,55 @@ class Shard(Placement):
     def __repr__(self) -> str:
         return f"Shard(dim={self.dim})"
 
+    def __str__(self) -> str:
+        return f"S({self.dim})"
+
+
+class _StridedShard(Placement):
+    """Each rank has a part of each of `split_factor` pieces of dimension `dim`: an interleaved shard.
+
+    If a later dimension of the mesh has divided the dimension before, as tensor parallelism before `fully_shard`, that
+    is `Shard(dim)` along the later one, and `split_factor` is the number of its ranks, or the product of several. Each
+    rank then has one range, of the size that dividing in this order gives it. An instance is no `Shard`, and `is_shard`
+    is false, as in PyTorch.
+
+    Args:
+        dim: the dimension
+        split_factor: the number of pieces
+        sf: another name of it
+    """
+
+    __slots__ = ("_dim", "_factor")
+
+    def __init__(self, dim: int, *, split_factor: int = 1, sf: int | None = None) -> None:
+        if sf is not None and split_factor != 1:
+            raise TypeError("_StridedShard: got both split_factor and sf")
+        self._dim, self._factor = int(dim), int(split_factor if sf is None else sf)
+        if self._factor < 1:
+            raise ValueError(f"_StridedShard: want a split_factor of at least 1, got {self._factor}")
+
+    @property
+    def dim(self) -> int:
+        """The dimension."""
+        return self._dim
+
+    @property
+    def split_factor(self) -> int:
+        """The number of pieces."""
+        return self._factor
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _StridedShard) and (self.dim, self.split_factor) == (other.dim, other.split_factor)
+
+    def __hash__(self) -> int:
+        return hash((self.dim, self.split_factor))
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
+
 
 @dataclass(frozen=True)
 class Replicate(Placement):
@@ -44,6 +96,9 @@ class Replicate(Placement):
 
     def __repr__(self) -> str:
         return "Replicate()"
+
+    def __str__(self) -> str:
+        return "R"
 
 
 @dataclass(frozen=True)
@@ -59,28 +114,34 @@ class Partial(Placement):
     def __repr__(self) -> str:
         return f"Partial({self.reduce_op})"
 
+    def __str__(self) -> str:
+        return f"P({self.reduce_op})"
 
-def pairs(placements: Sequence[Placement]) -> array[int]:
-    """Returns placements as the engine takes them."""
+
+def packed(placements: Sequence[Placement]) -> tuple[array[int], int]:
+    """Returns placements as the engine takes them, and how many there are."""
     out = array("q")
     for p in placements:
         if isinstance(p, Shard):
-            out.extend((_SHARD, p.dim))
+            out.extend((_SHARD, p.dim, 0))
+        elif isinstance(p, _StridedShard):
+            out.extend((_SHARD, p.dim, p.split_factor))
         elif isinstance(p, Partial):
-            out.extend((_PARTIAL, _COMBINATIONS.index(p.reduce_op)))
+            out.extend((_PARTIAL, _COMBINATIONS.index(p.reduce_op), 0))
         elif isinstance(p, Replicate):
-            out.extend((_REPLICATE, 0))
+            out.extend((_REPLICATE, 0, 0))
         else:
             raise TypeError(f"placements: want Shard, Replicate or Partial, got {p!r}")
-    return out
+    return out, len(out) // _NUMBERS
 
 
-def from_pairs(numbers: Sequence[int]) -> tuple[Placement, ...]:
-    """Returns the placements that `pairs` gives the numbers of."""
-    out: list[Placement] = []
-    for kind, value in zip(numbers[::2], numbers[1::2], strict=True):
+def unpacked(write: Callable[[int, int], int]) -> tuple[Placement, ...]:
+    """Returns the placements that a function of the engine writes, to an address and at most so many."""
+    numbers, out = array("q", bytes(8 * _NUMBERS * _MOST)), list[Placement]()
+    for i in range(check(write(address(numbers), _MOST))):
+        kind, value, factor = numbers[_NUMBERS * i : _NUMBERS * (i + 1)]
         if kind == _SHARD:
-            out.append(Shard(value))
+            out.append(_StridedShard(value, split_factor=factor) if factor else Shard(value))
         elif kind == _PARTIAL:
             out.append(Partial(_COMBINATIONS[value]))
         else:

@@ -2,11 +2,12 @@
 
 from plait._engine.missing_names import refusing as _refusing
 from plait.distributed.tensor._placements import Partial, Placement, Replicate, Shard
+from plait.distributed.tensor._placements import _StridedShard as _StridedShard
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
 
 __getattr__ = _refusing(
     __name__,
-    "DTensorSpec TensorMeta _StridedShard",
-    "ranks have whole parts of distributed tensors: Shard, Replicate and Partial say which",
+    "DTensorSpec TensorMeta",
+    "a distributed tensor has its placements, its device_mesh, its shape and its dtype, and no other description",
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from plait._tensor import Tensor
 from plait.distributed.tensor._dtensor import DTensor
-from plait.distributed.tensor._placements import Placement, Replicate, Shard
+from plait.distributed.tensor._placements import Placement, Replicate, Shard, _StridedShard
 from plait.nn.functional._loss_reduction import laying_class_losses
 
 
@@ -42,7 +42,7 @@ def _laid(loss: Callable[..., Tensor], input: Tensor, target: Tensor, weight: Te
     def replicated(t: Tensor) -> Tensor:
         return t if isinstance(t, DTensor) else DTensor.from_local(t, mesh, [Replicate()] * mesh.ndim)
 
-    if not isinstance(target, DTensor) and any(p.is_shard() for p in others):
+    if not isinstance(target, DTensor) and not all(p.is_replicate() for p in others):
         raise ValueError(
             f"{name}: got an ordinary target beside scores placed {list(input.placements)}, want a distributed one, "
             "which says whether it is the target of the whole batch"
@@ -51,8 +51,9 @@ def _laid(loss: Callable[..., Tensor], input: Tensor, target: Tensor, weight: Te
     assert isinstance(out, DTensor)
 
     def target_like(p: Placement) -> Placement:
-        if not isinstance(p, Shard) or p.dim == classes or out.dim() == 0:
+        if not isinstance(p, Shard | _StridedShard) or p.dim == classes or out.dim() == 0:
             return Replicate()
-        return Shard(p.dim - (p.dim > classes))
+        dim = p.dim - (p.dim > classes)
+        return Shard(dim) if isinstance(p, Shard) else _StridedShard(dim, split_factor=p.split_factor)
 
     return out.redistribute(placements=[target_like(p) for p in input.placements])

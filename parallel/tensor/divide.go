@@ -1,0 +1,217 @@
+package tensor
+
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
+
+// A run is a range of positions along a dimension of a tensor. Lists of runs are in ascending order.
+type run struct{ start, length int }
+
+func (r run) end() int { return r.start + r.length }
+
+// with appends a run to a list, or joins it to the last one.
+func with(list []run, r run) []run {
+	switch n := len(list); {
+	case r.length == 0:
+	case n > 0 && list[n-1].end() == r.start:
+		list[n-1].length += r.length
+	default:
+		list = append(list, r)
+	}
+	return list
+}
+
+// count returns how many positions a list has.
+func count(list []run) (n int) {
+	for _, r := range list {
+		n += r.length
+	}
+	return n
+}
+
+// meet returns what two lists have in common, as runs and as their positions in the first list.
+func meet(a, b []run) (both, at []run) {
+	before := 0
+	for _, r := range a {
+		for _, q := range b {
+			start := max(r.start, q.start)
+			if n := min(r.end(), q.end()) - start; n > 0 {
+				both = with(both, run{start, n})
+				at = with(at, run{before + start - r.start, n})
+			}
+		}
+		before += r.length
+	}
+	return both, at
+}
+
+// within returns the runs at the given positions of a list.
+func within(list, at []run) (out []run) {
+	before := 0
+	for _, r := range list {
+		for _, q := range at {
+			start := max(before, q.start)
+			if n := min(before+r.length, q.end()) - start; n > 0 {
+				out = with(out, run{r.start + start - before, n})
+			}
+		}
+		before += r.length
+	}
+	return out
+}
+
+// union returns the positions of several lists.
+func union(lists [][]run) (out []run) {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b run) int { return a.start - b.start })
+	for _, r := range all {
+		if n := len(out); n > 0 && r.start < out[n-1].end() {
+			r = run{out[n-1].end(), max(r.end()-out[n-1].end(), 0)}
+		}
+		out = with(out, r)
+	}
+	return out
+}
+
+// chunk returns which of n elements rank r of k has.
+func chunk(n, k, r int) (start, length int) {
+	size := (n + k - 1) / k
+	start = min(size*r, n)
+	return start, min(size, n-start)
+}
+
+// cut returns which of n elements rank r of k has, if each has a part of each of factor pieces.
+func cut(n, k, factor, r int) []run {
+	list := make([]run, 0, factor)
+	for j := range factor {
+		from, size := chunk(n, factor, j)
+		start, length := chunk(size, k, r)
+		list = with(list, run{from + start, length})
+	}
+	return list
+}
+
+// A division says how the ranks of a group divide n elements.
+type division struct {
+	n     int
+	parts [][]run // by rank
+	plain bool    // the parts lie one after the other, and all are as long as the first as far as the elements last
+}
+
+func divide(n, k, factor int) division {
+	v := division{n, make([][]run, k), factor == 1}
+	for r := range v.parts {
+		v.parts[r] = cut(n, k, factor, r)
+	}
+	return v
+}
+
+// longest returns the length of the longest part.
+func (v division) longest() (n int) {
+	for _, p := range v.parts {
+		n = max(n, count(p))
+	}
+	return n
+}
+
+// A split is one of the steps in which the ranks of a mesh divide a dimension of a tensor. Those along axis, a dimension of the mesh, divide
+// among them what all of them have, and each gets a part of each of factor pieces.
+type split struct{ axis, factor int }
+
+// splits returns the steps in which the ranks divide dimension d, the first one first. This and [layout.rows] say which elements a rank has.
+//
+// Dimensions of the mesh divide it in their order, but for interleaved shards. The factor of one is how many ranks have divided the dimension
+// before, along later dimensions of the mesh. If there are no such dimensions, it is only a number of pieces.
+func (l layout) splits(d int) []split {
+	var list []split
+	interleaved := false
+	for i, p := range l.placements {
+		if p.Shards(d) {
+			list = append(list, split{i, max(p.Factor, 1)})
+			interleaved = interleaved || p.Factor > 1
+		}
+	}
+	if !interleaved {
+		return list
+	}
+	axes := l.mesh.Shape()
+	order := make([]split, 0, len(list))
+	for _, s := range slices.Backward(list) {
+		at, ranks := 0, 1
+		for at < len(order) && ranks < s.factor {
+			ranks *= axes[order[at].axis]
+			at++
+		}
+		if ranks != s.factor {
+			return list
+		}
+		order = slices.Insert(order, at, split{s.axis, 1})
+	}
+	return order
+}
+
+// rows returns which elements of dimension d the rank at a place of the mesh has after the given steps.
+func (l layout) rows(d int, steps []split, at []int) []run {
+	axes := l.mesh.Shape()
+	list := with(nil, run{0, l.shape[d]})
+	for _, s := range steps {
+		list = within(list, cut(count(list), axes[s.axis], s.factor, at[s.axis]))
+	}
+	return list
+}
+
+// span returns where the elements of dimension d that the calling rank has after the given steps begin, and how many there are.
+func (l layout) span(d int, steps []split) (start, length int) {
+	length = l.shape[d]
+	if len(steps) == 0 {
+		return 0, length
+	}
+	axes, at := l.mesh.Shape(), l.mesh.Coordinate()
+	for _, s := range steps {
+		if s.factor > 1 {
+			list := l.rows(d, steps, at)
+			if len(list) == 0 {
+				return l.shape[d], 0
+			}
+			return list[0].start, count(list)
+		}
+		var more int
+		more, length = chunk(length, axes[s.axis], at[s.axis])
+		start += more
+	}
+	return start, length
+}
+
+// division returns how the ranks divide in the step s what they have of dimension d after the steps before it.
+func (l layout) division(d int, before []split, s split) division {
+	_, n := l.span(d, before)
+	return divide(n, l.mesh.Group(s.axis).Size(), s.factor)
+}
+
+// local returns the shape of the calling rank's part.
+func (l layout) local() []int {
+	out := make([]int, len(l.shape))
+	for d := range out {
+		_, out[d] = l.span(d, l.splits(d))
+	}
+	return out
+}
+
+// starts returns where the calling rank's part begins in the whole: at the end of a dimension of which it has nothing.
+func (l layout) starts() []int {
+	out := make([]int, len(l.shape))
+	for d := range out {
+		var length int
+		if out[d], length = l.span(d, l.splits(d)); length == 0 {
+			out[d] = l.shape[d]
+		}
+	}
+	return out
+}
+
+// sharded reports whether dimension d is sharded.
+func (l layout) sharded(d int) bool {
+	return slices.ContainsFunc(l.placements, func(p core.Placement) bool { return p.Shards(d) })
+}
