@@ -211,7 +211,9 @@ def test_checkpoints_load_in_other_placements(tmp_path):
 
     def load(rank, shape, placed):
         mesh = init_device_mesh("cpu", shape)
-        state = {k: zeros(*v.shape, dtype=v.dtype, device_mesh=mesh, placements=placed) for k, v in dict(x=x, y=y).items()}
+        state = {
+            k: zeros(*v.shape, dtype=v.dtype, device_mesh=mesh, placements=placed) for k, v in dict(x=x, y=y).items()
+        }
         dcp.load(state, checkpoint_id=path)
         assert plait.equal(state["x"].full_tensor(), x) and plait.equal(state["y"].full_tensor(), y)
         assert state["x"].placements == tuple(placed)
@@ -231,7 +233,11 @@ def test_losses():
 
     def fn(rank):
         mesh = init_device_mesh("cpu", (2, 2))
-        for placed in (LATER_FIRST, (_StridedShard(1, split_factor=2), Shard(1)), (_StridedShard(1, split_factor=2), Shard(0))):
+        for placed in (
+            LATER_FIRST,
+            (_StridedShard(1, split_factor=2), Shard(1)),
+            (_StridedShard(1, split_factor=2), Shard(0)),
+        ):
             d = distribute_tensor(scores, mesh, placed).requires_grad_()
             loss = F.cross_entropy(d, distribute_tensor(target, mesh))
             assert loss.item() == pytest.approx(want.item())

@@ -7,11 +7,13 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/autograd"
 	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/core/optim"
 	"github.com/plait-ml/plait/parallel/collective"
 	"github.com/plait-ml/plait/parallel/fsdp"
 	"github.com/plait-ml/plait/parallel/mesh"
 	"github.com/plait-ml/plait/parallel/tensor"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -101,5 +103,61 @@ func TestCase50DistributedParameters(t *testing.T) {
 		}
 		o.Release()
 		return errors.Join(near("parameters", got, want, 1e-9), f.Close())
+	})
+}
+
+// TestPlacementsOfDistributedParameters checks how shards lie along the mesh of both dimensions: data-parallel ones first, as in PyTorch.
+func TestPlacementsOfDistributedParameters(t *testing.T) {
+	spawn(t, 6, func(r *collective.Rank) error {
+		m, err := mesh.New(r.World, []int{1, 3, 2}, mesh.Options{Names: []string{"copies", "dp", "tp"}})
+		if err != nil {
+			return err
+		}
+		over, err := m.Sub("copies", "dp")
+		if err != nil {
+			return err
+		}
+		tp, err := m.Sub("tp")
+		if err != nil {
+			return err
+		}
+		rows, columns := core.Shard(0), core.Shard(1)
+		for _, c := range []struct {
+			before core.Placement
+			along  int
+			want   []core.Placement
+		}{
+			{rows, 0, []core.Placement{core.Replicate(), core.InterleavedShard(0, 2), rows}},
+			{rows, 1, []core.Placement{core.Replicate(), columns, rows}},
+			{columns, 0, []core.Placement{core.Replicate(), rows, columns}},
+			{columns, 1, []core.Placement{core.Replicate(), core.InterleavedShard(1, 2), columns}},
+			{core.Replicate(), 0, []core.Placement{core.Replicate(), rows, core.Replicate()}},
+			{core.InterleavedShard(0, 3), 1, []core.Placement{core.Replicate(), columns, core.InterleavedShard(0, 3)}},
+		} {
+			core.ManualSeed(1)
+			whole := op.Randn(5, 7)
+			p := tensor.Distribute(whole, tp, []core.Placement{c.before}).SetRequiresGrad(true).Keep()
+			o := fsdp.Options{Mesh: over, Replicas: over.Group(0), ShardDim: func(fsdp.Named) int { return c.along }}
+			u, err := fsdp.NewUnit(over.Group(1), []fsdp.Named{{Name: "p", Tensor: p}}, o)
+			if err != nil {
+				return err
+			}
+			assert.Equal(t, c.want, tensor.Placements(p))
+			assert.Equal(t, m.Names(), tensor.Mesh(p).Names())
+			assert.True(t, tensor.Mesh(p).Group(1) == over.Group(1))
+			got, err := values([]*core.Tensor{tensor.Full(p.Detach())})
+			if err != nil {
+				return err
+			}
+			want, err := values([]*core.Tensor{whole})
+			if err := errors.Join(err, u.Close()); err != nil {
+				return err
+			}
+			assert.Equal(t, want, got, "%v along %d", c.before, c.along)
+		}
+		odd := tensor.Distribute(op.Randn(6, 2), tp, []core.Placement{core.InterleavedShard(0, 3)}).Keep()
+		_, err = fsdp.NewUnit(over.Group(1), []fsdp.Named{{Name: "odd", Tensor: odd}}, fsdp.Options{Mesh: over, Replicas: over.Group(0)})
+		assert.ErrorContains(t, err, "parameter odd is placed [_StridedShard(0, split_factor=3)]: its ranks have several ranges of dimension 0")
+		return nil
 	})
 }

@@ -13,8 +13,8 @@
 // A parameter has two tensors, both leaves: the shard, and the full parameter, whose storage is empty unless the unit is unsharded. The shard
 // is a distributed tensor (package tensor) on the ranks of the unit ([Options.Mesh]), and so are its gradient and the optimiser's states:
 // operations, norms and checkpoints see the whole. The full parameter is an ordinary tensor. A parameter may be a distributed tensor
-// already, as with tensor parallelism. Its rows are then those of this rank's part of it, its shard is on the mesh of both dimensions, and its
-// full parameter is distributed as before.
+// already, as with tensor parallelism. Its rows are then those of this rank's part of it, its shard is on the mesh of both dimensions, those of the
+// unit first, and interleaved if it is divided along the same dimension before. Its full parameter is distributed as before.
 //
 // On the only rank of a group the shard and the full parameter share memory, and an all-gather does nothing.
 //

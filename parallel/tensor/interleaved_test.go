@@ -204,6 +204,9 @@ func TestInterleavedMovesAlongOneDimension(t *testing.T) {
 		{[]core.Placement{r, core.Partial(core.Sums)}, []core.Placement{r, cut}, [2]int{0, 1}},
 		{[]core.Placement{cut, r}, []core.Placement{core.Shard(1), r}, [2]int{1, 0}},
 		{[]core.Placement{cut, s}, []core.Placement{r, r}, [2]int{1, 1}},
+		{[]core.Placement{cut, s}, []core.Placement{s, s}, [2]int{1, 1}},
+		{[]core.Placement{cut, s}, []core.Placement{s, r}, [2]int{1, 2}},
+		{[]core.Placement{s, s}, []core.Placement{r, s}, [2]int{2, 1}},
 	} {
 		onMesh(t, []int{2, 2}, func(m *mesh.Mesh) error {
 			d := tensor.Distribute(numbered(7, 2), m, c.from)

@@ -7,7 +7,8 @@ import (
 )
 
 // relay returns the calling rank's part for other placements. The steps in which the ranks divide a dimension are undone from the last to the
-// first, as far as the other placements do not begin with them too, and done from the first to the last.
+// first, as far as the other placements do not begin with them too, and done from the first to the last. Before, steps that both have change
+// places, so that fewer are undone.
 func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 	if slices.Equal(from.placements, to) {
 		return x
@@ -26,6 +27,10 @@ func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 	}
 	coming := func(d int) division { return from.division(d, now[d], goal[d][len(now[d])]) }
 	for d := range now {
+		if order := reordered(now[d], goal[d]); order != nil {
+			x = from.rearrange(x, d, now[d], order)
+			now[d] = order
+		}
 		for !begun(d) {
 			last := len(now[d]) - 1
 			s := now[d][last]
@@ -74,8 +79,64 @@ func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 	return x
 }
 
-// shifted moves a tensor between placements, some of them interleaved, that differ along one dimension of the mesh, if the ranks along it have
-// the same elements of the tensor's dimension before and after. Other steps need not be undone then. For other placements it returns nil.
+// reordered returns the steps in the order that begins with as many of those of goal as there are, or nil if no other order helps.
+func reordered(now, goal []split) []split {
+	alike, first := 0, 0
+	for alike < min(len(now), len(goal)) && now[alike] == goal[alike] {
+		alike++
+	}
+	along := func(list []split, axis int) bool {
+		return slices.ContainsFunc(list, func(s split) bool { return s.axis == axis })
+	}
+	for first < len(goal) && along(now, goal[first].axis) {
+		first++
+	}
+	if first <= alike {
+		return nil
+	}
+	order := slices.Clone(goal[:first])
+	for _, s := range now {
+		if !along(goal[:first], s.axis) {
+			order = append(order, s)
+		}
+	}
+	return order
+}
+
+// rearrange divides dimension d by the same steps in another order. Along one dimension of the mesh after the other, elements go to the rank with
+// the coordinate that they will have there.
+func (l layout) rearrange(x *core.Tensor, d int, before, after []split) *core.Tensor {
+	places := l.mesh.Shape()
+	var rows func(steps, free []split, at []int) []run // of the ranks with these coordinates, but for those along the free steps' dimensions
+	rows = func(steps, free []split, at []int) []run {
+		if len(free) == 0 {
+			return l.rows(d, steps, at)
+		}
+		at = slices.Clone(at)
+		var lists [][]run
+		for at[free[0].axis] = range places[free[0].axis] {
+			lists = append(lists, rows(steps, free[1:], at))
+		}
+		return union(lists)
+	}
+	at := slices.Clone(l.mesh.Coordinate())
+	for i, s := range before {
+		k := places[s.axis]
+		have, want := make([][]run, k), make([][]run, k)
+		for r := range k {
+			at[s.axis] = r
+			have[r], _ = meet(rows(before, before[:i], at), rows(after, before[i:], at))
+			want[r], _ = meet(rows(before, before[:i+1], at), rows(after, before[i+1:], at))
+		}
+		at[s.axis] = l.mesh.Coordinate()[s.axis]
+		x = rearranged(l.mesh.Exchange(s.axis), x, d, have, want)
+	}
+	return x
+}
+
+// shifted moves a tensor between placements, some of them interleaved, of which one is replicated along the only dimension of the mesh along
+// which they differ, if the ranks along it have the same elements of the tensor before and after. Other steps need not be undone then. For other
+// placements it returns nil.
 func shifted(x *core.Tensor, from, to layout) *core.Tensor {
 	axis, interleaved := -1, false
 	for i, p := range from.placements {
@@ -89,7 +150,7 @@ func shifted(x *core.Tensor, from, to layout) *core.Tensor {
 		}
 	}
 	p, q := from.placements[axis], to.placements[axis]
-	if !interleaved || p.Kind == core.Pending || q.Kind == core.Pending || p.Kind == q.Kind && p.Dim != q.Dim {
+	if !interleaved || p.Kind == core.Pending || q.Kind == core.Pending || p.Kind == q.Kind {
 		return nil
 	}
 	d := max(p.Dim, q.Dim) // that of a replicated one is 0
@@ -123,11 +184,8 @@ func shifted(x *core.Tensor, from, to layout) *core.Tensor {
 		}
 		return v
 	}
-	switch {
-	case q.Kind == core.Replicated:
+	if q.Kind == core.Replicated {
 		return gathered(g, x, d, of(want[0], have))
-	case p.Kind == core.Replicated:
-		return kept(g, x, d, of(have[0], want))
 	}
-	return rearranged(g, x, d, have, want)
+	return kept(g, x, d, of(have[0], want))
 }
