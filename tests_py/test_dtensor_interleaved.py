@@ -212,7 +212,7 @@ def test_checkpoints_load_in_other_placements(tmp_path):
     def load(rank, shape, placed):
         mesh = init_device_mesh("cpu", shape)
         state = {
-            k: zeros(*v.shape, dtype=v.dtype, device_mesh=mesh, placements=placed) for k, v in dict(x=x, y=y).items()
+            k: zeros(*v.shape, dtype=v.dtype, device_mesh=mesh, placements=placed) for k, v in {"x": x, "y": y}.items()
         }
         dcp.load(state, checkpoint_id=path)
         assert plait.equal(state["x"].full_tensor(), x) and plait.equal(state["y"].full_tensor(), y)

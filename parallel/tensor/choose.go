@@ -77,8 +77,6 @@ func moving(from, to core.Placement, k int) float64 {
 	switch {
 	case from == to:
 		return 0
-	case from.Kind == core.Sharded && to.Kind == core.Sharded && from.Dim == to.Dim:
-		return max(share, 0.01)
 	case from.Kind == core.Sharded && to.Kind == core.Sharded:
 		return share / float64(k)
 	case from.Kind == core.Sharded:

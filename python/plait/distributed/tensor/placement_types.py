@@ -1,10 +1,9 @@
 """Where the parts of distributed tensors are, under PyTorch's name of the module."""
 
 from plait._engine.missing_names import refusing as _refusing
-from plait.distributed.tensor._placements import Partial, Placement, Replicate, Shard
-from plait.distributed.tensor._placements import _StridedShard as _StridedShard
+from plait.distributed.tensor._placements import Partial, Placement, Replicate, Shard, _StridedShard
 
-__all__ = ["Partial", "Placement", "Replicate", "Shard"]
+__all__ = ["Partial", "Placement", "Replicate", "Shard", "_StridedShard"]
 
 __getattr__ = _refusing(
     __name__,
