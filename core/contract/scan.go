@@ -7,6 +7,10 @@ var (
 	CumSum       = declare(Contract{Name: "cumsum", Outs: "y", Ins: "x", Ints: "dim reverse", Pairs: core.Linear})
 	CumProd      = declare(Contract{Name: "cumprod", Outs: "y", Ins: "x", Ints: "dim reverse"})
 	LogCumSumExp = declare(Contract{Name: "logcumsumexp", Outs: "y", Ins: "x", Ints: "dim reverse"})
+	// ComplexCumProd is CumProd of complex numbers, and ComplexLinearScan is LinearScan of them. Operations make them of products of slices
+	// where a device lacks them.
+	ComplexCumProd    = declare(Contract{Name: "complex_cumprod", Outs: "y", Ins: "x", Ints: "dim reverse", Pairs: core.Linear})
+	ComplexLinearScan = declare(Contract{Name: "complex_linear_scan", Outs: "y", Ins: "a b", Ints: "dim reverse", Pairs: core.Linear})
 	// CumMax and CumMin also write the index of each running extremum. They have no reverse.
 	CumMax = declare(Contract{Name: "cummax", Outs: "values indices", Ins: "x", Ints: "dim"})
 	CumMin = declare(Contract{Name: "cummin", Outs: "values indices", Ins: "x", Ints: "dim"})

@@ -3,6 +3,7 @@ package op_test
 import (
 	"fmt"
 	"math/cmplx"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -169,6 +170,74 @@ func sumsAndProducts(xs []complex128, shape, dims []int) (sums, products []compl
 		count *= shape[d]
 	}
 	return sums, products, count
+}
+
+// TestComplexScans compares running sums and products, from either end, with those of single numbers.
+func TestComplexScans(t *testing.T) {
+	core.ManualSeed(12)
+	for _, shape := range [][]int{{1}, {7}, {50}, {3, 50}, {50, 3}, {20, 33}, {2, 9, 5}, {300_000}, {2, 150_001}, {150_001, 2}, {3, 0}} {
+		for _, layout := range []string{"contiguous", "transposed", "strided"} {
+			core.Tidy(func() {
+				x := op.Exp(op.Mul(complexes(shape...), core.ComplexNum(0.001i))) // whose products neither vanish nor overflow
+				switch layout {
+				case "transposed":
+					x = op.Permute(x, reversed(len(shape))...)
+				case "strided":
+					x = op.Slice(op.Cat([]*core.Tensor{x, x}, -1), -1, 0, 2*x.Size(-1), 2)
+				}
+				leaf := x.Detach().SetRequiresGrad(true)
+				xs := complexValues(t, op.Contiguous(x))
+				for dim := range x.Dim() {
+					name := fmt.Sprint(layout, x.Shape(), dim)
+					sums, products := scans(xs, x.Shape(), dim, false)
+					sum := op.CumSum(leaf, dim)
+					near := 1e-13 * float64(x.Size(dim)+1)
+					require.Less(t, distance(complexValues(t, sum), sums), near*float64(x.Size(dim)+1), "cumsum %s", name)
+					require.Less(t, distance(complexValues(t, op.CumProd(x, dim)), products), near, "cumprod %s", name)
+					require.Less(t, distance(complexValues(t, op.CumProd(op.To(x, core.Complex64), dim)), products), 1e-5+1e-7*float64(x.Size(dim)), "complex64 %s", name)
+					back, err := autograd.Grad([]*core.Tensor{sum}, []*core.Tensor{leaf}, []*core.Tensor{x}, autograd.Options{})
+					require.NoError(t, err)
+					sums, _ = scans(xs, x.Shape(), dim, true)
+					require.Less(t, distance(complexValues(t, back[0]), sums), near*float64(x.Size(dim)+1), "reverse %s", name)
+				}
+			})
+		}
+	}
+}
+
+// scans returns the running sums and products along dim of row-major elements.
+func scans(xs []complex128, shape []int, dim int, reverse bool) (sums, products []complex128) {
+	sums, products = slices.Clone(xs), slices.Clone(xs)
+	step, n := core.Numel(shape[dim+1:]), shape[dim]
+	for k := range xs {
+		i, before := k, k-step
+		if reverse {
+			i = len(xs) - 1 - k
+			before = i + step
+		}
+		if at := i / step % n; !reverse && at > 0 || reverse && at < n-1 {
+			sums[i] += sums[before]
+			products[i] *= products[before]
+		}
+	}
+	return sums, products
+}
+
+// TestComplexScanGradients compares first and second derivatives with differences, also where elements are 0.
+func TestComplexScanGradients(t *testing.T) {
+	core.ManualSeed(13)
+	for _, shape := range [][]int{{6}, {3, 4}, {4, 9}} {
+		for dim := range shape {
+			core.Tidy(func() {
+				x := op.MaskedFill(complexes(shape...), op.Lt(op.Rand(shape...), core.Num(0.2)), core.Num(0)).Detach().SetRequiresGrad(true)
+				for _, f := range []func(*core.Tensor, int) *core.Tensor{op.CumSum, op.CumProd} {
+					scan := func(in []*core.Tensor) []*core.Tensor { return []*core.Tensor{f(in[0], dim)} }
+					require.NoError(t, autograd.Check(scan, []*core.Tensor{x}, 1e-6, 1e-8, 1e-6))
+					require.NoError(t, autograd.CheckDouble(scan, []*core.Tensor{x}, 1e-6, 1e-7, 1e-6))
+				}
+			})
+		}
+	}
 }
 
 // TestDotProducts compares dot products of every dtype with a kernel, for numbers of elements around those of its blocks.

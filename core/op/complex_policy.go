@@ -22,7 +22,7 @@ var takesComplex = nameSet(`
 	kron
 	l1_loss ldexp linalg_cholesky linalg_cholesky_ex linalg_det linalg_eig linalg_eigh linalg_eigvals linalg_eigvalsh
 	linalg_householder_product linalg_inv linalg_ldl_factor_ex linalg_ldl_solve linalg_lstsq linalg_lu_factor_ex linalg_lu_solve linalg_matrix_norm linalg_pinv linalg_qr linalg_slogdet linalg_solve
-	linalg_solve_triangular linalg_svd linalg_svdvals linalg_triangular linear logcumsumexp logical_and logical_not
+	linalg_solve_triangular linalg_svd linalg_svdvals linalg_triangular linear linear_scan logcumsumexp logical_and logical_not
 	logical_or logical_xor logsumexp lstm_layer lu_unpack
 	make_dual masked_scatter masked_select matmul matrix_power mean meshgrid mm movedim mT multi_dot mv
 	nan_to_num narrow narrow_copy nonzero norm normalize

@@ -92,7 +92,9 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 		return op.compose(func() *core.Tensor { return Reshape(scan(name, k, deriv, Reshape(x, 1), 0, save, reverse)) })
 	}
 	if x.DType().IsComplex() && name == "cumprod" {
-		return op.compose(func() *core.Tensor { return complexCumProd(x, dim) })
+		if k = contract.ComplexCumProd; !x.Device().Supports(k) {
+			return op.compose(func() *core.Tensor { return complexCumProd(x, dim) })
+		}
 	}
 	if x.DType().IsComplex() && name == "logcumsumexp" {
 		return op.compose(func() *core.Tensor { return complexLogCumSumExp(x, dim) })
@@ -123,7 +125,7 @@ func cumSumDeriv(ctx *core.BackwardContext) {
 }
 
 // cumProdDeriv uses that the gradient of x[i] is the product before it times s[i] = g[i] + x[i+1] s[i+1], which needs no
-// division and so holds at zeros.
+// division and so holds at zeros. Of complex numbers, the factors are conjugates.
 func cumProdDeriv(ctx *core.BackwardContext) {
 	x, dim := ctx.Saved(0), ctx.Node.Ints[0]
 	if x.Err() != nil {
@@ -134,7 +136,7 @@ func cumProdDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	before := shifted(ctx.Saved(1), dim, sliceOf(x, dim, 1))
-	ctx.Set(0, Mul(before, linearScan(x, ctx.Grad(), dim, true)))
+	ctx.Set(0, Mul(Conj(before), linearScan(Conj(x), ctx.Grad(), dim, true)))
 }
 
 // logCumSumExpDeriv is the same for exp(x[i]) times the sum of g[k] exp(-y[k]) from i on, with all exponents at most 0.
@@ -183,7 +185,11 @@ func linearScan(factors, terms *core.Tensor, dim int, reverse bool) *core.Tensor
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(contract.ScanAttrs{Dim: dim, Reverse: reverse}.AddTo(op.call(contract.LinearScan).Out(y).In(f).In(t)))
+	k := contract.LinearScan
+	if y.DType().IsComplex() {
+		k = contract.ComplexLinearScan
+	}
+	op.launch(contract.ScanAttrs{Dim: dim, Reverse: reverse}.AddTo(op.call(k).Out(y).In(f).In(t)))
 	if op.grad {
 		n := op.node(linearScanDeriv, factors, terms).Save(factors).SaveOutput(y, 0)
 		n.Ints = []int{dim}
@@ -201,16 +207,16 @@ func linearScanDeriv(ctx *core.BackwardContext) {
 		return // d has failed
 	}
 	reverse := len(ctx.Node.Ints) == 2
-	g := linearScan(factors, ctx.Grad(), dim, !reverse)
+	g := linearScan(Conj(factors), ctx.Grad(), dim, !reverse)
 	if ctx.Needs(1) {
 		ctx.Set(1, g)
 	}
 	if ctx.Needs(0) {
 		nothing := sliceOf(y, dim, 0)
 		if reverse {
-			ctx.Set(0, Mul(shifted(g, dim, nothing), y))
+			ctx.Set(0, Mul(shifted(g, dim, nothing), Conj(y)))
 		} else {
-			ctx.Set(0, Mul(g, shifted(y, dim, nothing)))
+			ctx.Set(0, Mul(g, Conj(shifted(y, dim, nothing))))
 		}
 	}
 }

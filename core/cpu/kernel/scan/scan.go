@@ -22,17 +22,19 @@ import (
 
 func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
-		contract.CumSum: C.SCAN_SUM, contract.CumProd: C.SCAN_PROD, contract.CumMax: C.SCAN_MAX, contract.CumMin: C.SCAN_MIN, contract.LogCumSumExp: C.SCAN_LOGSUMEXP,
+		contract.CumSum: C.SCAN_SUM, contract.CumProd: C.SCAN_PROD, contract.ComplexCumProd: C.SCAN_PROD, contract.CumMax: C.SCAN_MAX, contract.CumMin: C.SCAN_MIN, contract.LogCumSumExp: C.SCAN_LOGSUMEXP,
 	} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error { return run(ctx, c, op) })
 	}
 	kernel.Register(contract.LinearScan, linear)
+	kernel.Register(contract.ComplexLinearScan, linear)
 }
 
 const (
 	// chunk is the number of elements in a chunk, at least.
 	chunk = 1 << 15
-	// fewLines is the number of lines below which splitting lines pays, although it reads them twice.
+	// fewLines is the number of lines below which splitting lines pays, although it reads them twice. Of pairs, which wait less for each
+	// other, lines have to be twice as long.
 	fewLines = 16
 )
 
@@ -47,10 +49,13 @@ func linear(ctx *kernel.Context, c *core.Call) error {
 	attrs := contract.ScanOf(c)
 	dim := attrs.Dim
 	outer, n, inner := core.Numel(y.Shape[:dim]), y.Shape[dim], core.Numel(y.Shape[dim+1:])
+	if y.Complex() {
+		inner /= 2
+	}
 	if outer*n*inner == 0 {
 		return nil
 	}
-	l := C.struct_plaitk_linear{a: a.Ptr(), b: b.Ptr(), y: y.Ptr(), dtype: C.int32_t(y.DType), reverse: C.int32_t(contract.Flag(attrs.Reverse)),
+	l := C.struct_plaitk_linear{a: a.Ptr(), b: b.Ptr(), y: y.Ptr(), dtype: C.int32_t(y.DType), reverse: C.int32_t(contract.Flag(attrs.Reverse)), pairs: C.int32_t(contract.Flag(y.Complex())),
 		outer: C.int64_t(outer), n: C.int64_t(n), inner: C.int64_t(inner)}
 	width := 1
 	if inner >= 8 {
@@ -74,20 +79,11 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		}
 		s.index = (*C.int64_t)(index.Ptr())
 	}
-	var dims [core.MaxDims]kernel.Dim
-	nk, lines, n := 0, 1, 1
-	for i, size := range in.Shape {
-		d := kernel.Dim{Size: size, In: in.Strides[i], Out: out.Strides[i]}
-		if i == a.Dim {
-			n, s.in_stride, s.out_stride = size, C.int64_t(d.In), C.int64_t(d.Out)
-			continue
-		}
-		lines *= size
-		if size != 1 {
-			dims[nk] = d
-			nk++
-		}
+	lay(&s, in, out, a, in.Complex())
+	if s.columns != 0 && s.pairs != 0 && op == C.SCAN_SUM { // columns of parts are summed as columns of real numbers
+		lay(&s, in, out, a, false)
 	}
+	lines, n := int(s.lines), int(s.n)
 	if lines == 0 || n == 0 {
 		return nil
 	}
@@ -95,28 +91,21 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		if len(c.Outs) > 1 {
 			return core.Errorf(core.NotImplemented, c.Op, "no indices of a scan in reverse")
 		}
-		s.in = unsafe.Add(s.in, (n-1)*int(s.in_stride)*in.DType.Size())
-		s.out = unsafe.Add(s.out, (n-1)*int(s.out_stride)*out.DType.Size())
+		elements := (n - 1) * int(1+s.pairs)
+		s.in = unsafe.Add(s.in, elements*int(s.in_stride)*in.DType.Size())
+		s.out = unsafe.Add(s.out, elements*int(s.out_stride)*out.DType.Size())
 		s.in_stride, s.out_stride = -s.in_stride, -s.out_stride
 	}
-	kernel.SortDims(dims[:nk])
-	nk = kernel.CollapseDims(dims[:nk])
-	for i, d := range dims[:nk] {
-		s.ksize[i], s.kin[i], s.kout[i] = C.int64_t(d.Size), C.int64_t(d.In), C.int64_t(d.Out)
-	}
-	s.nk = C.int32_t(nk)
-
 	run, width := 1, C.SCAN_LINES
-	if nk > 0 {
-		d := dims[nk-1]
-		run = d.Size
-		if d.In == 1 && d.Out == 1 && d.Size >= 8 {
-			s.columns, width = 1, C.SCAN_WIDTH
-		}
+	if s.nk > 0 {
+		run = int(s.ksize[s.nk-1])
+	}
+	if s.columns != 0 {
+		width = C.SCAN_WIDTH
 	}
 	groups := lines / run * ((run + width - 1) / width)
 	pieces, piece := 1, n
-	if lines <= fewLines && n >= 2*chunk {
+	if lines <= fewLines && n >= (2+2*int(s.pairs))*chunk {
 		piece = max(chunk, (n+255)/256)
 		pieces = (n + piece - 1) / piece
 		scratch, err := ctx.Scratch(2 * 8 * pieces * lines)
@@ -125,11 +114,45 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 		}
 		s.scratch = scratch
 	}
-	s.lines, s.n, s.width, s.groups = C.int64_t(lines), C.int64_t(n), C.int64_t(width), C.int64_t(groups)
+	s.width, s.groups = C.int64_t(width), C.int64_t(groups)
 	s.pieces, s.piece = C.int64_t(pieces), C.int64_t(piece)
 	s.unit = C.int64_t(max(1, chunk/(piece*min(width, run))))
 	if status := C.plaitk_scan_run((*C.plait_pool)(ctx.Pool), &s); status != 0 {
 		return core.Errorf(core.DTypeError, c.Op, "not defined for %v", in.DType)
 	}
 	return nil
+}
+
+// lay writes the shape and the strides of a scan of in to out in normal form. With pairs, the last dimension is that of the parts of
+// complex numbers, and elements are pairs.
+func lay(s *C.struct_plaitk_scan, in, out *core.Operand, a contract.ScanAttrs, pairs bool) {
+	rank, part := len(in.Shape), 1
+	if pairs {
+		rank, part = rank-1, 2
+	}
+	var dims [core.MaxDims]kernel.Dim
+	nk, lines := 0, 1
+	for i, size := range in.Shape[:rank] {
+		d := kernel.Dim{Size: size, In: in.Strides[i] / part, Out: out.Strides[i] / part}
+		if i == a.Dim {
+			s.n, s.in_stride, s.out_stride = C.int64_t(size), C.int64_t(d.In), C.int64_t(d.Out)
+			continue
+		}
+		lines *= size
+		if size != 1 {
+			dims[nk] = d
+			nk++
+		}
+	}
+	kernel.SortDims(dims[:nk])
+	nk = kernel.CollapseDims(dims[:nk])
+	for i, d := range dims[:nk] {
+		s.ksize[i], s.kin[i], s.kout[i] = C.int64_t(d.Size), C.int64_t(d.In), C.int64_t(d.Out)
+	}
+	s.nk, s.lines, s.pairs, s.columns = C.int32_t(nk), C.int64_t(lines), C.int32_t(contract.Flag(pairs)), 0
+	if nk > 0 {
+		if d := dims[nk-1]; d.In == 1 && d.Out == 1 && d.Size >= 8 {
+			s.columns = 1
+		}
+	}
 }

@@ -7,7 +7,8 @@ struct job {
   const struct plaitk_scan *s;
   scan_leaf fn;
   int64_t in_size, out_size;
-  bool totals; // this is the first of two passes
+  int64_t from, count; // the pieces of a line that are scanned
+  bool totals;         // this is the first of two passes
 };
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -31,6 +32,7 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
     switch (s->op) {
     case SCAN_SUM:
       ia[i] = 0; // also the bits of 0.0
+      if (s->pairs) b[i] = 0;
       break;
     case SCAN_PROD:
       if (f) {
@@ -38,6 +40,7 @@ static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
       } else {
         ia[i] = 1;
       }
+      if (s->pairs) b[i] = 0;
       break;
     case SCAN_LOGSUMEXP:
       a[i] = -INFINITY;
@@ -57,14 +60,21 @@ static void merge_state(const struct plaitk_scan *p, struct scan_state s, struct
   int64_t *ia = s.a, *ib = s.b, *ix = t.a, *iy = t.b;
   switch (p->op) {
   case SCAN_SUM:
-    if (f) {
+    if (p->pairs) {
+      *x += *a;
+      *y += *b;
+    } else if (f) {
       *x += *a;
     } else {
       *ix = (int64_t)((uint64_t)*ix + (uint64_t)*ia);
     }
     break;
   case SCAN_PROD:
-    if (f) {
+    if (p->pairs) {
+      double re = *a * *x - *b * *y, im = *a * *y + *b * *x;
+      *x = re;
+      *y = im;
+    } else if (f) {
       *x *= *a;
     } else {
       *ix = (int64_t)((uint64_t)*ix * (uint64_t)*ia);
@@ -121,9 +131,9 @@ static void lines_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_scan *s = j->s;
   double words[2][SCAN_WIDTH];
-  int64_t piece = chunk % s->pieces;
+  int64_t piece = j->from + chunk % j->count;
   if (j->totals && piece == s->pieces - 1) return;
-  int64_t first = chunk / s->pieces * s->unit, last = min64(first + s->unit, s->groups);
+  int64_t first = chunk / j->count * s->unit, last = min64(first + s->unit, s->groups);
   int64_t run = s->nk > 0 ? s->ksize[s->nk - 1] : 1, per_run = (run + s->width - 1) / s->width;
   struct scan_part p = {.in_stride = s->in_stride, .out_stride = s->out_stride};
   p.n = min64(s->piece, s->n - piece * s->piece);
@@ -146,8 +156,8 @@ static void lines_chunk(void *arg, int64_t chunk) {
 static void pieces_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_scan *s = j->s;
-  int64_t groups = (s->pieces + SCAN_LINES - 1) / SCAN_LINES, line = chunk / groups, first = chunk % groups * SCAN_LINES;
-  int64_t last = min64(first + SCAN_LINES, s->pieces - (j->totals ? 1 : 0));
+  int64_t groups = (j->count + SCAN_LINES - 1) / SCAN_LINES, line = chunk / groups, first = j->from + chunk % groups * SCAN_LINES;
+  int64_t last = min64(min64(first + SCAN_LINES, j->from + j->count), s->pieces - (j->totals ? 1 : 0));
   struct scan_part p = {.in_stride = s->in_stride, .out_stride = s->out_stride, .n = s->piece};
   p.in_line = s->piece * s->in_stride;
   p.out_line = s->piece * s->out_stride;
@@ -171,7 +181,9 @@ static void pieces_chunk(void *arg, int64_t chunk) {
 // plaitk_scan_run returns 0, or 1 if the op does not support the dtype.
 int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   const struct scan_leaves *leaves;
-  if (is_sum(s)) {
+  if (s->pairs) {
+    leaves = plaitk_scan_pairs(s->op, s->dtype);
+  } else if (is_sum(s)) {
     leaves = plaitk_scan_sums(s->op, s->dtype);
   } else if (s->op == SCAN_LOGSUMEXP) {
     leaves = plaitk_scan_logsumexp(s->dtype);
@@ -179,22 +191,30 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
     leaves = plaitk_scan_extremes(s->op, s->dtype);
   }
   if (leaves == NULL) return 1;
-  struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = plait_dtype_size(s->dtype)};
+  struct job j = {.s = s, .fn = s->columns ? leaves->columns : leaves->rows, .in_size = plait_dtype_size(s->dtype), .count = 1};
+  if (s->pairs) j.in_size *= 2;
   j.out_size = is_sum(s) && !plait_is_float(s->dtype) ? 8 : j.in_size;
+  int64_t units = (s->groups + s->unit - 1) / s->unit;
   if (s->pieces == 1) {
-    plait_parallel(pool, (s->groups + s->unit - 1) / s->unit, lines_chunk, &j);
+    plait_parallel(pool, units, lines_chunk, &j);
     return 0;
   }
-  plait_task task = together(s) ? pieces_chunk : lines_chunk;
-  int64_t chunks = together(s) ? s->lines * ((s->pieces + SCAN_LINES - 1) / SCAN_LINES)
-                               : (s->groups + s->unit - 1) / s->unit * s->pieces;
-  j.totals = true;
-  plait_parallel(pool, chunks, task, &j);
-  for (int64_t k = 0; k < s->lines; k++) {
-    init(s, state_of(s, 0, k), 1);
-    for (int64_t piece = 2; piece < s->pieces; piece++) merge_state(s, state_of(s, piece - 1, k), state_of(s, piece, k));
+  for (int64_t k = 0; k < s->lines; k++) init(s, state_of(s, 0, k), 1);
+  // Both passes take some pieces for each thread at a time, which are in its cache when the second one reads them.
+  int64_t wave = SCAN_LINES * plait_pool_threads(pool);
+  for (; j.from < s->pieces; j.from += j.count) {
+    j.count = min64(wave, s->pieces - j.from);
+    plait_task task = together(s) ? pieces_chunk : lines_chunk;
+    int64_t chunks = together(s) ? s->lines * ((j.count + SCAN_LINES - 1) / SCAN_LINES) : units * j.count;
+    j.totals = true;
+    plait_parallel(pool, chunks, task, &j);
+    for (int64_t k = 0; k < s->lines; k++) {
+      for (int64_t piece = j.from + 1; piece <= j.from + j.count && piece < s->pieces; piece++) {
+        if (piece > 1) merge_state(s, state_of(s, piece - 1, k), state_of(s, piece, k));
+      }
+    }
+    j.totals = false;
+    plait_parallel(pool, chunks, task, &j);
   }
-  j.totals = false;
-  plait_parallel(pool, chunks, task, &j);
   return 0;
 }

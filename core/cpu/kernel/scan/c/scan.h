@@ -27,6 +27,7 @@ struct plaitk_scan {
   void *scratch;  // 2 words for each line and piece; used if pieces > 1
   int32_t op, dtype;
   int32_t columns;
+  int32_t pairs; // 1: elements are pairs, the parts of complex numbers, also in strides
   int32_t nk;
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
   int64_t lines, n, in_stride, out_stride;
@@ -38,6 +39,7 @@ struct plaitk_scan {
 
 // The states of some lines:
 //   sum, product      a: double or int64
+//     of pairs        a: the real part, b: the imaginary part
 //   maximum, minimum  a: double or int64, b: int64 index, -1 for none
 //   logsumexp         a: maximum m, b: sum of exp(x - m), doubles
 struct scan_state {
@@ -63,6 +65,7 @@ struct scan_leaves {
 };
 
 const struct scan_leaves *plaitk_scan_sums(int op, int dtype);
+const struct scan_leaves *plaitk_scan_pairs(int op, int dtype);
 const struct scan_leaves *plaitk_scan_extremes(int op, int dtype);
 const struct scan_leaves *plaitk_scan_logsumexp(int dtype);
 
@@ -70,7 +73,7 @@ const struct scan_leaves *plaitk_scan_logsumexp(int dtype);
 struct plaitk_linear {
   const void *a, *b;
   void *y;
-  int32_t dtype, reverse, columns;
+  int32_t dtype, reverse, columns, pairs;
   int64_t outer, n, inner;
   int64_t unit; // lines, or blocks of SCAN_WIDTH columns, per chunk
 };
