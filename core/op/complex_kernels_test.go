@@ -34,6 +34,8 @@ func TestComplexArithmeticInAnyLayout(t *testing.T) {
 					xs, ys := complexValues(t, x), complexValues(t, y)
 					row := complexes(1, cols)
 					rows := complexValues(t, op.Contiguous(op.Expand(row, 3, cols)))
+					column := complexes(3, 1)
+					columns := complexValues(t, op.Contiguous(op.Expand(column, 3, cols)))
 					for of, c := range map[string]struct {
 						got  *core.Tensor
 						want func(i int) complex128
@@ -41,6 +43,11 @@ func TestComplexArithmeticInAnyLayout(t *testing.T) {
 						"mul":    {op.Mul(x, y), func(i int) complex128 { return xs[i] * ys[i] }},
 						"div":    {op.Div(x, y), func(i int) complex128 { return xs[i] / ys[i] }},
 						"row":    {op.Mul(x, row), func(i int) complex128 { return xs[i] * rows[i] }},
+						"column": {op.Mul(x, column), func(i int) complex128 { return xs[i] * columns[i] }},
+						"sum":    {op.Add(x, y), func(i int) complex128 { return xs[i] + ys[i] }},
+						"above":  {op.Sub(row, x), func(i int) complex128 { return rows[i] - xs[i] }},
+						"beside": {op.AddScaled(x, column, 0.5), func(i int) complex128 { return xs[i] + 0.5*columns[i] }},
+						"outer":  {op.Add(row, column), func(i int) complex128 { return rows[i] + columns[i] }},
 						"number": {op.Mul(x, core.ComplexNum(2+3i)), func(i int) complex128 { return xs[i] * (2 + 3i) }},
 						"real":   {op.Mul(x, op.Real(y)), func(i int) complex128 { return xs[i] * complex(real(ys[i]), 0) }},
 						"conj":   {op.Conj(x), func(i int) complex128 { return cmplx.Conj(xs[i]) }},

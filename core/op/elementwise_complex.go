@@ -106,7 +106,9 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
-	if f.partwise && !slices.ContainsFunc(in, func(x *core.Tensor) bool { return x.IsNumber() || x.DType() != d }) && len(shape) < core.MaxDims {
+	// Where an operand is broadcast, a number of two parts is worth a loop over numbers.
+	differs := func(x *core.Tensor) bool { return x.IsNumber() || x.DType() != d || !slices.Equal(x.Shape(), shape) }
+	if f.partwise && !slices.ContainsFunc(in, differs) && len(shape) < core.MaxDims {
 		c := op.call(e.ids[computeType(d.Part())]).Out(out)
 		for _, x := range in {
 			c.In(x)

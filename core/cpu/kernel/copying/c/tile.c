@@ -128,7 +128,7 @@ static void copy_rows(int64_t bytes, char *restrict out, const char *restrict in
 
 void plaitk_copying_plane(int64_t size, char *restrict out, const char *restrict in, const plaitk_plane *p) {
   bool run = p->out[0] == size;
-  bool transpose = run && p->in[1] == size && p->n[0] * size >= 16 && p->n[1] * size >= 16;
+  bool transpose = run && p->in[1] == size && p->in[0] != 0 && p->n[0] * size >= 16 && p->n[1] * size >= 16;
   switch (run && p->in[0] == size ? 0 : size) {
   case 0: copy_rows(p->n[0] * size, out, in, p); break;
   case 1: transpose ? transpose1(out, in, p) : rows1(out, in, p); break;
