@@ -15,7 +15,8 @@ import (
 // lacking has the kernels that GPUs do without: least squares are made of the SVD there, products of complex numbers and dot products of other
 // kernels, and the host does the work of the others.
 var lacking = []core.KernelID{contract.LinalgLstSq, contract.LinalgComplex, contract.LinalgGeqrf, contract.LinalgLDL, contract.ComplexProd,
-	contract.ComplexCumProd, contract.ComplexLinearScan, contract.Dot}
+	contract.ComplexCumProd, contract.ComplexLinearScan,
+	contract.ComplexMatMul, contract.Dot}
 
 func TestContractsHaveKernels(t *testing.T) {
 	for _, k := range contract.Kernels() {

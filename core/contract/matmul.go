@@ -14,6 +14,10 @@ type MatMulAttrs struct {
 	Alpha, Beta                              float64
 }
 
+// ComplexMatMul is MatMul of complex matrices with contiguous rows in y and a. Operations make it of products of real matrices where a
+// device lacks it.
+var ComplexMatMul = declare(Contract{Name: "complex_matmul", Outs: "y", Ins: "a b", Floats: "alpha beta", Pairs: core.Linear})
+
 // Dot writes the sum of the products of the elements of two contiguous vectors of float32, float64 or complex numbers to y, which has no
 // dimensions. With conjugate, those of a are conjugated. Operations make it of a matrix product where a device lacks it.
 var Dot = declare(Contract{Name: "dot", Outs: "y", Ins: "a b", Ints: "conjugate", Pairs: core.Linear})

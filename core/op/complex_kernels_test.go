@@ -281,6 +281,7 @@ func TestComplexMatMulShapes(t *testing.T) {
 	for _, c := range []struct{ x, y []int }{
 		{[]int{2, 40}, []int{40, 30}}, {[]int{40, 30}, []int{30, 2}}, {[]int{1, 9}, []int{9, 1}}, {[]int{20, 20}, []int{20, 20}},
 		{[]int{3, 2, 40}, []int{40, 30}}, {[]int{3, 2, 40}, []int{3, 40, 30}}, {[]int{2, 40}, []int{3, 40, 30}}, {[]int{2, 0}, []int{0, 3}},
+		{[]int{4, 17, 33}, []int{4, 33, 9}}, {[]int{2, 1, 9, 8}, []int{3, 8, 7}}, {[]int{3, 130, 70}, []int{3, 70, 90}}, {[]int{6, 0}, []int{0, 4}},
 	} {
 		for _, flip := range []bool{false, true} {
 			core.Tidy(func() {

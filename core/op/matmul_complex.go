@@ -7,13 +7,28 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// multiplyComplex is multiply for complex matrices, as one product of real matrices. It arranges the factor that costs less anew.
+// multiplyComplex is multiply for complex matrices, as one product of real matrices. Where no kernel does it as it reads them, it arranges
+// the factor that costs less anew.
 func (op *opContext) multiplyComplex(out, x, y *core.Tensor, f productForm, beta float64, change bool) {
 	if f.ta {
 		x = op.own(swapped(op.mode, x))
 	}
 	if f.tb {
 		y = op.own(swapped(op.mode, y))
+	}
+	// A few rows or columns are multiplied without packing the other factor, if it is arranged and not small.
+	const few, small = 4, 1024
+	if (x.Size(-2) > few || y.Size(-2)*y.Size(-1) <= small) && 2*y.Size(-1) > few && x.Device().Supports(contract.ComplexMatMul) {
+		if !rowsDense(x) {
+			x = op.dense(x)
+		}
+		if op.err == nil {
+			c := op.call(contract.ComplexMatMul).Out(out).In(x).In(y).Float(f.alpha, beta)
+			c.Work = max(c.Work, out.Numel()*x.Size(-1))
+			c.InPlace = change
+			op.launch(c)
+		}
+		return
 	}
 	// What each way reads and writes beside the product.
 	right, left := 3*y.Numel(), 2*x.Numel()+5*out.Numel()

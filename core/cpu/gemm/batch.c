@@ -55,7 +55,7 @@ static void join_rows(batch *b) {
 }
 
 static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
-  batch b = {.engine = atomic_load_explicit(&chosen, memory_order_relaxed), .g = *g, .products = 1};
+  batch b = {.engine = g->turned ? &built_in : atomic_load_explicit(&chosen, memory_order_relaxed), .g = *g, .products = 1};
   b.g.variant = plaitk_gemm_variant();
   for (int d = 0; d < dims; d++) {
     b.products *= dim[d].size;

@@ -46,6 +46,7 @@ static void transpose(gemm_job *j) {
 
 // Reports whether the transposed product is faster.
 static bool wants_transpose(const gemm_job *j) {
+  if (j->turned) return false;
   // gemm_thin needs few rows, not few columns.
   if (j->m <= GEMM_MAX_DOTS || j->n <= GEMM_MAX_DOTS) return j->n < j->m;
   // Prefer contiguous rows of C. For a large K, prefer the side that leaves fewer lanes of the vectors empty.
@@ -88,6 +89,7 @@ static gemm_job job_of(const plaitk_gemm *g) {
       .bias = g->bias,
   };
   job.a_size = size_of(job.a_in), job.b_size = size_of(job.b_in);
+  if (g->turned) job.b_in = GEMM_TURNED, job.turned = true;
   job.same_type = size_of(g->in) == job.kernels->size;
   if (wants_transpose(&job)) transpose(&job);
   job.in_c = job.out_size == job.kernels->size && job.epilogue.c_col == 1 && g->alpha == 1 &&

@@ -54,6 +54,7 @@ type Product struct {
 	Bias        unsafe.Pointer // nil for none
 	BiasStep    int
 	Rounded     int // which of A, B and Bias are float32 and rounded to In, which is bfloat16
+	Turned      bool // whether B stands for a matrix of complex numbers: see plait_gemm.h
 	Batch       []Dim
 }
 
@@ -76,6 +77,9 @@ func (p *Product) Run(pool unsafe.Pointer, memory Memory) error {
 		alpha: C.double(p.Alpha), beta: C.double(p.Beta),
 		bias: p.Bias, bias_step: C.int64_t(p.BiasStep),
 		rounded: C.int(p.Rounded),
+	}
+	if p.Turned {
+		g.turned = 1
 	}
 	var dims [MaxDims]C.plaitk_gemm_dim
 	if len(p.Batch) > MaxDims {

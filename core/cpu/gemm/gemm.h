@@ -15,12 +15,13 @@ typedef struct gemm_job {
   const char *b;
   int64_t b_row, b_col;
   char *c;
-  int a_in, b_in;  // dtypes, or GEMM_ROUNDED
+  int a_in, b_in;  // dtypes, GEMM_ROUNDED or GEMM_TURNED
   int64_t a_size, b_size, out_size;
   const gemm_kernels *kernels;
   const gemm_kernels *pairs;  // kernels of pairs, or NULL
   gemm_epilogue epilogue;
   const char *bias;  // contiguous, of the accumulator type
+  bool turned;       // B is
   bool same_type;    // A and B have the accumulator type, so they need no conversion
   bool in_c;         // C can hold the accumulators, so they need no memory of their own
 } gemm_job;

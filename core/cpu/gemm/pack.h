@@ -123,12 +123,94 @@ LOCAL void NAME(widen)(T *restrict dst, const void *restrict src, int dtype, int
   }
 }
 
+#if LANES == 16
+#define LOW_PAIRS(x, y) __builtin_shufflevector(x, y, 0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23)
+#define HIGH_PAIRS(x, y) __builtin_shufflevector(x, y, 8, 9, 24, 25, 10, 11, 26, 27, 12, 13, 28, 29, 14, 15, 30, 31)
+#define TURNED(x) __builtin_shufflevector(x, -(x), 17, 0, 19, 2, 21, 4, 23, 6, 25, 8, 27, 10, 29, 12, 31, 14)
+#elif LANES == 8
+#define LOW_PAIRS(x, y) __builtin_shufflevector(x, y, 0, 1, 8, 9, 2, 3, 10, 11)
+#define HIGH_PAIRS(x, y) __builtin_shufflevector(x, y, 4, 5, 12, 13, 6, 7, 14, 15)
+#define TURNED(x) __builtin_shufflevector(x, -(x), 9, 0, 11, 2, 13, 4, 15, 6)
+#elif LANES == 4
+#define LOW_PAIRS(x, y) __builtin_shufflevector(x, y, 0, 1, 4, 5)
+#define HIGH_PAIRS(x, y) __builtin_shufflevector(x, y, 2, 3, 6, 7)
+#define TURNED(x) __builtin_shufflevector(x, -(x), 5, 0, 7, 2)
+#else
+#define LOW_PAIRS(x, y) (x)
+#define HIGH_PAIRS(x, y) (x)
+#define TURNED(x) __builtin_shufflevector(x, -(x), 3, 0)
+#endif
+
+// Packs turned numbers of LANES lines that are contiguous along K. depth is a multiple of LANES.
+LOCAL void NAME(turn_lines)(T *restrict dst, int64_t panel, const T *restrict src, int64_t line_step, int64_t depth) {
+  for (int64_t p = 0; p < depth; p += LANES) {
+    V r[LANES / 2];
+#pragma GCC unroll 8
+    for (int i = 0; i < LANES / 2; i++) r[i] = *(const V *)(src + 2 * i * line_step + p);
+#pragma GCC unroll 4
+    for (int round = 1; round < LANES / 2; round *= 2) {
+      V s[LANES / 2];
+#pragma GCC unroll 8
+      for (int i = 0; i < LANES / 4; i++) {
+        s[2 * i] = LOW_PAIRS(r[i], r[i + LANES / 4]);
+        s[2 * i + 1] = HIGH_PAIRS(r[i], r[i + LANES / 4]);
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < LANES / 2; i++) r[i] = s[i];
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < LANES / 2; i++) {
+      *(V *)(dst + (p + 2 * i) * panel) = r[i];
+      *(V *)(dst + (p + 2 * i + 1) * panel) = TURNED(r[i]);
+    }
+  }
+}
+
+// Packs turned numbers step by step, into the first lines of a panel.
+LOCAL void NAME(turn_steps)(T *restrict dst, int64_t panel, int64_t lines, const T *restrict src, int64_t width, int64_t line_step,
+                            int64_t depth, int64_t depth_step) {
+  for (int64_t p = 0; p < depth; p += 2, src += 2 * depth_step) {
+    T *even = dst + p * panel, *odd = even + panel;
+    if (line_step == 1) {
+#pragma omp simd
+      for (int64_t i = 0; i < width; i += 2) {
+        T u = src[i], v = src[i + 1];
+        even[i] = u, even[i + 1] = v, odd[i] = -v, odd[i + 1] = u;
+      }
+    } else {
+      for (int64_t i = 0; i < width; i += 2) {
+        T u = src[i * line_step], v = src[i * line_step + 1];
+        even[i] = u, even[i + 1] = v, odd[i] = -v, odd[i + 1] = u;
+      }
+    }
+    for (int64_t i = width; i < lines; i++) even[i] = odd[i] = 0;
+  }
+}
+
+// Packs turned numbers. In src there is one for two lines and two steps.
+LOCAL void NAME(pack_turned)(T *dst, int64_t panel, const T *src, int64_t width, int64_t line_step, int64_t depth,
+                             int64_t depth_step) {
+  int64_t whole = 0, steps = 0;
+  if (depth_step == 1 && line_step != 1) {
+    whole = width - width % LANES, steps = depth - depth % LANES;
+    for (int64_t i = 0; i < whole; i += LANES) NAME(turn_lines)(dst + i, panel, src + i * line_step, line_step, steps);
+    if (whole < panel) {
+      NAME(turn_steps)(dst + whole, panel, panel - whole, src + whole * line_step, width - whole, line_step, steps, 1);
+    }
+  }
+  NAME(turn_steps)(dst + steps * panel, panel, panel, src + steps * depth_step, width, line_step, depth - steps, depth_step);
+}
+
 #define STRIP 64  // steps of K that are converted at a time
 
 TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,
                               int64_t depth, int64_t depth_step) {
   if (dtype == (sizeof(T) == 4 ? PLAIT_F32 : PLAIT_F64)) {
     NAME(pack_same_type)(dst, panel, src, width, line_step, depth, depth_step);
+    return;
+  }
+  if (dtype == GEMM_TURNED) {
+    NAME(pack_turned)(dst, panel, src, width, line_step, depth, depth_step);
     return;
   }
   int64_t size = dtype == GEMM_ROUNDED ? 4 : 2;
@@ -157,4 +239,7 @@ TARGET static void NAME(pack)(void *dst, int64_t panel, const void *src, int dty
 
 #undef LOW
 #undef HIGH
+#undef LOW_PAIRS
+#undef HIGH_PAIRS
+#undef TURNED
 #undef STRIP

@@ -1,6 +1,6 @@
 #include "gemm.h"
 
-// A small product uses A as it is, and B if its rows are contiguous: packing would cost as much as it saves.
+// A small product uses A as it is, and B if its rows are contiguous and not turned: packing would cost as much as it saves.
 
 #define SMALL_OPS (80 * 80 * 80)
 #define DEPTH 384
@@ -33,7 +33,7 @@ void gemm_small(const gemm_job *job, char *scratch) {
       bool whole = vectors * kn->lanes == cols;
       const char *b = job->b + (k0 * job->b_row + j * job->b_col) * size;
       int64_t b_row = job->b_row;
-      if (job->b_col != 1 || !whole) {
+      if (job->b_col != 1 || !whole || job->turned) {
         kn->pack(packed, vectors * kn->lanes, b, job->b_in, cols, job->b_col, depth, job->b_row);
         b = packed;
         b_row = vectors * kn->lanes;

@@ -12,7 +12,7 @@
 #define ROWS_DEPTH 32         // steps of K in a block, if B's rows are
 
 bool gemm_is_thin(const gemm_job *job) {
-  return job->m <= GEMM_MAX_DOTS && (job->b_row == 1 || job->b_col == 1);
+  return !job->turned && job->m <= GEMM_MAX_DOTS && (job->b_row == 1 || job->b_col == 1);
 }
 
 typedef struct thin {

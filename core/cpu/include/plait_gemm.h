@@ -18,12 +18,17 @@ typedef struct plaitk_gemm {
   int64_t c_row, c_col;
   int in;   // dtype of A, B and bias: PLAIT_F16, PLAIT_BF16, PLAIT_F32 or PLAIT_F64
   int rounded;  // which of them (PLAITK_GEMM_A, _B, _BIAS) are stored as float32 and rounded to PLAIT_BF16, which is `in`
+  int turned;   // B stands for a matrix of complex numbers; see below
   int out;  // dtype of C: PLAIT_F64 if and only if `in` is, else F16, BF16 or F32. Accumulators are float32 or float64.
   double alpha, beta;  // C is not read if beta == 0
   const void *bias;    // NULL or [n], added to every row of C
   int64_t bias_step;
   int variant;  // the instruction set; plaitk_gemm_batched sets it
 } plaitk_gemm;
+
+// With `turned`, B consists of a complex number u + iv for each two rows and two columns: u and v, and below them -v and u. So a
+// product by rows of the parts of complex numbers, in turn, is their complex product. In memory there are u and v alone, next to
+// each other, with twice b_row and b_col between them and the next ones. A is not turned, and B has at least four columns.
 
 // Operands, as bits.
 enum { PLAITK_GEMM_A = 1, PLAITK_GEMM_B = 2, PLAITK_GEMM_BIAS = 4 };

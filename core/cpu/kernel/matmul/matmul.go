@@ -11,7 +11,10 @@ import (
 	"github.com/plait-ml/plait/core/cpu/kernel"
 )
 
-func init() { kernel.Register(contract.MatMul, matmul) }
+func init() {
+	kernel.Register(contract.MatMul, matmul)
+	kernel.Register(contract.ComplexMatMul, complexMatmul)
+}
 
 // matrix returns the last two dimensions of an operand as a matrix.
 func matrix(o *core.Operand, transposed bool) gemm.Matrix {
@@ -68,5 +71,25 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 	if err := blas.Load(); err != nil {
 		return core.Errorf(core.ValueError, c.Op, "%w", err)
 	}
+	return p.Run(ctx.Pool, ctx)
+}
+
+// complexMatmul multiplies rows of the parts of complex numbers, in turn, by a turned matrix.
+func complexMatmul(ctx *kernel.Context, c *core.Call) error {
+	out, a, b := &c.Outs[0], &c.Ins[0], &c.Ins[1]
+	rank := len(out.Shape) - 1
+	rows := func(o *core.Operand) gemm.Matrix { return gemm.Matrix{Data: o.Ptr(), Row: o.Strides[len(o.Strides)-3], Col: 1} }
+	p := gemm.Product{
+		M: out.Shape[rank-2], N: 2 * out.Shape[rank-1], K: 2 * a.Shape[len(a.Shape)-2],
+		A: rows(a), C: rows(out),
+		B:  gemm.Matrix{Data: b.Ptr(), Row: b.Strides[len(b.Strides)-3] / 2, Col: b.Strides[len(b.Strides)-2] / 2},
+		In: int(a.DType), Out: int(out.DType), Turned: true,
+		Alpha: c.Floats[0], Beta: c.Floats[1],
+	}
+	var dims [gemm.MaxDims]gemm.Dim
+	for i := range rank - 2 {
+		dims[i] = gemm.Dim{Size: out.Shape[i], A: step(a, out, i), B: step(b, out, i), C: out.Strides[i]}
+	}
+	p.Batch = dims[:rank-2]
 	return p.Run(ctx.Pool, ctx)
 }
