@@ -4,8 +4,8 @@
     python benchmarks/python/operations.py --only sort topk --seconds 1
     python benchmarks/python/operations.py --device cpu --threads 1 --elements 100000
 
-Both run in one process, in turns. Times are medians of the milliseconds of one call, with a twentieth of the read; on one thread of a CPU they
-are of the processor.
+Both run in one process, in turns. Times are medians of the milliseconds of one call, with a twentieth of the read.
+On one thread of a CPU they are of the processor.
 Matrices are 4096 x 4096 where nothing else is said; vectors have 4 Mi elements; images are 32 x 64 x 56 x 56.
 On a CPU, the operations on complex numbers alone are measured.
 """
@@ -104,7 +104,8 @@ OPERATIONS = {
     "eigh": "torch.linalg.eigh(definite)[0]",
 }
 
-# The same for complex numbers: z, u, unit, rows and square have about as many elements as is asked for; p, q and r are stacks of matrices.
+# The same for complex numbers: z, u, unit, rows and square have about as many elements as is asked for;
+# p, q and r are stacks of matrices.
 COMPLEX = {
     "complex add": "z + u",
     "complex mul": "z * u",

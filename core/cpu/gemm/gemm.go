@@ -53,7 +53,7 @@ type Product struct {
 	Alpha, Beta float64
 	Bias        unsafe.Pointer // nil for none
 	BiasStep    int
-	Rounded     int // which of A, B and Bias are float32 and rounded to In, which is bfloat16
+	Rounded     int  // which of A, B and Bias are float32 and rounded to In, which is bfloat16
 	Turned      bool // whether B stands for a matrix of complex numbers: see plait_gemm.h
 	Batch       []Dim
 }

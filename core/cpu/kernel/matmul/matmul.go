@@ -78,7 +78,9 @@ func matmul(ctx *kernel.Context, c *core.Call) error {
 func complexMatmul(ctx *kernel.Context, c *core.Call) error {
 	out, a, b := &c.Outs[0], &c.Ins[0], &c.Ins[1]
 	rank := len(out.Shape) - 1
-	rows := func(o *core.Operand) gemm.Matrix { return gemm.Matrix{Data: o.Ptr(), Row: o.Strides[len(o.Strides)-3], Col: 1} }
+	rows := func(o *core.Operand) gemm.Matrix {
+		return gemm.Matrix{Data: o.Ptr(), Row: o.Strides[len(o.Strides)-3], Col: 1}
+	}
 	p := gemm.Product{
 		M: out.Shape[rank-2], N: 2 * out.Shape[rank-1], K: 2 * a.Shape[len(a.Shape)-2],
 		A: rows(a), C: rows(out),
