@@ -45,6 +45,11 @@ def test_the_placement():
         _StridedShard(0, split_factor=2, sf=2)
     with pytest.raises(ValueError, match="split_factor of at least 1, got 0"):
         _StridedShard(0, split_factor=0)
+    for wrong in ({"split_factor": 2.5}, {"sf": "2"}):
+        with pytest.raises(TypeError):
+            _StridedShard(0, **wrong)
+    with pytest.raises(TypeError):
+        _StridedShard(0.5)
     with pytest.raises(AttributeError):
         p.dim = 1
 
@@ -86,6 +91,38 @@ def test_pieces_that_no_rank_divides():
             d.redistribute(placements=[_StridedShard(2, split_factor=2)])
 
     on_ranks(4, fn)
+
+
+@pytest.mark.parametrize("factor", [9, 10, 2**40, 2**62, 2**63 - 1])
+def test_more_pieces_than_rows(factor):
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (4,))
+        d = distribute_tensor(numbers(9, 4), mesh, [_StridedShard(0, split_factor=factor)])
+        assert d.to_local().shape == (9 if rank == 0 else 0, 4)  # each piece has one row at most
+        assert plait.equal(d.view(36).full_tensor(), numbers(36))
+        assert plait.equal((d + d).redistribute(placements=[Shard(0)]).full_tensor(), numbers(9, 4) * 2)
+
+    on_ranks(4, fn)
+
+
+def test_views_of_parts_that_are_not_equally_long():
+    x = numbers(6, 4).sin()
+
+    def fn(rank, shape, *placed):
+        mesh = init_device_mesh("cpu", shape)
+        d = distribute_tensor(x, mesh, placed).requires_grad_()
+        for y in (d.view(24), d.flatten(), d.reshape(2, 3, 4), d.unflatten(0, (3, 2))):
+            assert plait.equal(y.full_tensor().flatten(), x.flatten())
+            (grad,) = plait.autograd.grad((y * y).sum(), d)
+            assert plait.allclose(grad.full_tensor(), x * 2)
+
+    def interleaved(factor):
+        return _StridedShard(0, split_factor=factor)
+
+    on_ranks(6, fn, (2, 3), Shard(0), interleaved(2))
+    on_ranks(6, fn, (3, 2), Shard(0), interleaved(3))
+    on_ranks(6, fn, (2, 3), interleaved(3), interleaved(2))
+    on_ranks(8, fn, (2, 2, 2), Shard(0), interleaved(2), Shard(0))
 
 
 TARGETS = [

@@ -5,6 +5,7 @@ import (
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/collective"
+	dtensor "github.com/plait-ml/plait/parallel/tensor"
 )
 
 // TensorRelease ends the life of a tensor's handle, and of what it alone holds: its memory and its part of the graph.
@@ -90,11 +91,14 @@ func TensorDevice(t Tensor) Status {
 	return int64(d.Ordinal())
 }
 
-// TensorIsContiguous returns 1 if the elements lie row-major without gaps, else 0.
+// TensorIsContiguous returns 1 if the elements, or those of this rank's part, lie row-major without gaps, else 0.
 func TensorIsContiguous(t Tensor) Status {
 	v := tensor(t)
 	if err := v.Present("is_contiguous"); err != nil {
 		return failure(err)
+	}
+	if dtensor.Mesh(v) != nil { // views and copies are those of this rank's part
+		v = part(v)
 	}
 	return truth(v.IsNumber() || v.Contiguous())
 }

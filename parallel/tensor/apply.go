@@ -97,17 +97,24 @@ func (p *parts) chosen(rule *op.Rule, u *op.Use, list []*parts, inPlace, grad bo
 	if rule != nil && rule.Strategies != nil {
 		ways = append(ways, rule.Strategies(u)...)
 	}
-	chosen := make([]op.Strategy, len(p.placements))
-	for axis := range chosen {
-		all := ways
-		if rule == nil || rule.Placed == nil {
-			all = withInterleaved(ways, list, axis, p.mesh.Shape()[axis])
+	each := func(interleaved bool) []op.Strategy {
+		chosen := make([]op.Strategy, len(p.placements))
+		for axis := range chosen {
+			all := ways
+			if interleaved {
+				all = withInterleaved(ways, list, axis, p.mesh.Shape()[axis])
+			}
+			way, ok := choose(all, list, axis, inPlace, grad)
+			if !ok {
+				return nil
+			}
+			chosen[axis] = way
 		}
-		way, ok := choose(all, list, axis, inPlace, grad)
-		if !ok {
-			return nil
-		}
-		chosen[axis] = way
+		return chosen
+	}
+	chosen := each(rule == nil || rule.Placed == nil)
+	if !p.divisible(list, chosen) {
+		chosen = each(false)
 	}
 	return chosen
 }

@@ -50,9 +50,9 @@ func withInterleaved(ways []op.Strategy, list []*parts, axis, places int) []op.S
 	all := slices.Clip(ways)
 	for _, f := range factors {
 		for _, way := range ways {
-			ranks := f * places
+			even := func(n int) bool { return n%places == 0 && n/places%f == 0 }
 			empty := slices.ContainsFunc(way.Out, func(p core.Placement) bool { return p.Kind == core.Pending && p.Combine != core.Sums })
-			if way.Local != nil || empty || way.OutSize != 0 && way.OutSize != way.Size && (way.Size%ranks != 0 || way.OutSize%ranks != 0) {
+			if way.Local != nil || empty || way.OutSize != 0 && way.OutSize != way.Size && !(even(way.Size) && even(way.OutSize)) {
 				continue
 			}
 			cut := func(places []core.Placement) []core.Placement {
@@ -69,6 +69,57 @@ func withInterleaved(ways []op.Strategy, list []*parts, axis, places int) []op.S
 		}
 	}
 	return all
+}
+
+// divisible reports whether the ranks' parts of inputs that are interleaved shards, and those of results, are equally long in each step in which
+// they divide a dimension, if an op gives this dimension another size: only then do the parts of results follow from those of the inputs.
+func (p *parts) divisible(list []*parts, chosen []op.Strategy) bool {
+	resized, out := false, layout{mesh: p.mesh}
+	for _, way := range chosen {
+		if len(way.Out) == 0 {
+			return true
+		}
+		q := way.Out[0]
+		out.placements = append(out.placements, q)
+		if q.Kind == core.Sharded {
+			out.shape = append(out.shape, make([]int, max(q.Dim+1-len(out.shape), 0))...)
+			out.shape[q.Dim] = way.ResultSize()
+		}
+		resized = resized || way.OutSize != 0 && way.OutSize != way.Size
+	}
+	if !resized {
+		return true
+	}
+	for i, q := range list {
+		if q == nil {
+			continue
+		}
+		in := q.with(nil)
+		for _, way := range chosen {
+			in.placements = append(in.placements, way.In[i])
+		}
+		if !in.even() {
+			return false
+		}
+	}
+	return out.even()
+}
+
+// even reports whether the ranks' parts of dimensions with interleaved shards are equally long in each step in which they divide them.
+func (l layout) even() bool {
+	for d, n := range l.shape {
+		if !slices.ContainsFunc(l.placements, func(p core.Placement) bool { return p.Shards(d) && p.Factor != 0 }) {
+			continue
+		}
+		for _, s := range l.splits(d) {
+			k := l.mesh.Shape()[s.axis]
+			if n%k != 0 || n/k%s.factor != 0 {
+				return false
+			}
+			n /= k
+		}
+	}
+	return true
 }
 
 // moving returns how many times its bytes a tensor moves between two placements on k ranks. What moves nothing costs a little all the same.

@@ -84,9 +84,10 @@ func chunk(n, k, r int) (start, length int) {
 
 // cut returns which of n elements rank r of k has, if each has a part of each of factor pieces.
 func cut(n, k, factor, r int) []run {
-	list := make([]run, 0, factor)
-	for j := range factor {
-		from, size := chunk(n, factor, j)
+	pieces := min(factor, n) // those that have elements
+	list := make([]run, 0, pieces)
+	for j := range pieces {
+		from, size := chunk(n, pieces, j)
 		start, length := chunk(size, k, r)
 		list = with(list, run{from + start, length})
 	}

@@ -201,11 +201,8 @@ func taken(x *core.Tensor, d int, at []run) *core.Tensor {
 	return op.Cat(list, d)
 }
 
-// joined joins the ranks' parts of dimension d. What is behind a part is left out.
+// joined joins the ranks' parts of dimension d to a contiguous tensor. What is behind a part is left out.
 func joined(parts []*core.Tensor, d int, v division) *core.Tensor {
-	if v.plain {
-		return op.Narrow(op.Cat(parts, d), d, 0, v.n)
-	}
 	type source struct {
 		to   int
 		part *core.Tensor
@@ -296,7 +293,7 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v
 		if out.Err() != nil {
 			return out
 		}
-		return op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, count(v.parts[g.Rank()]))
+		return op.Contiguous(op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, count(v.parts[g.Rank()])))
 	}, func(x *core.Tensor) *core.Tensor { return share(g, c)(gathered(g, x, d, v)) })
 }
 

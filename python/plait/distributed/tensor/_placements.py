@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index
 
 from plait._engine.runtime import address, check
 
@@ -63,7 +64,7 @@ class _StridedShard(Placement):
     def __init__(self, dim: int, *, split_factor: int = 1, sf: int | None = None) -> None:
         if sf is not None and split_factor != 1:
             raise TypeError("_StridedShard: got both split_factor and sf")
-        self._dim, self._factor = int(dim), int(split_factor if sf is None else sf)
+        self._dim, self._factor = index(dim), index(split_factor if sf is None else sf)
         if self._factor < 1:
             raise ValueError(f"_StridedShard: want a split_factor of at least 1, got {self._factor}")
 
