@@ -476,3 +476,37 @@ def test_mesh_of_all_ranks_is_the_same():
         assert (a + b).full_tensor().tolist() == [2] * 4
 
     on_ranks(2, fn)
+
+
+def test_views_of_parts_that_moved_or_were_copied():
+    x = plait.arange(12.0).reshape(3, 4)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        for placed in (Replicate(), Shard(0), Shard(1)):
+            d = distribute_tensor(x, mesh, [placed])
+            assert plait.equal(d.redistribute(placements=[Replicate()]).view(12).full_tensor(), x.view(12))
+            assert plait.equal(d.view(4, 3).full_tensor(), x.view(4, 3))
+            assert d.is_contiguous() and d.contiguous() is d
+            t = d.t().contiguous()
+            assert t.is_contiguous() and t.to_local().is_contiguous() and plait.equal(t.full_tensor(), x.t())
+            assert plait.equal(t.view(12).full_tensor(), x.t().reshape(12))
+        assert not distribute_tensor(x, mesh).t().is_contiguous()
+        summed = DTensor.from_local(x, mesh, [Partial()]).redistribute(placements=[Shard(1)])
+        assert summed.to_local().is_contiguous() and plait.equal(summed.view(12).full_tensor(), x.view(12) * 3)
+
+    on_ranks(3, fn)
+
+
+@pytest.mark.parametrize("name", ["std", "var"])
+def test_deviations_of_equal_elements_have_a_gradient(name):
+    x = plait.tensor([[1.0, 2.0, 3.0], [1.0, 4.0, 8.0]]).double().requires_grad_()
+    getattr(x, name)(0).sum().backward()
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        d = distribute_tensor(x, mesh, [Shard(0)])
+        getattr(d, name)(0).sum().backward()
+        assert plait.allclose(d.grad.full_tensor(), x.grad)
+
+    on_ranks(2, fn)

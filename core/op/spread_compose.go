@@ -59,7 +59,7 @@ func varOfParts(name string) func(u *Use) []*core.Tensor {
 		mean := Mean(w, dims, true)
 		variance := Div(Sum(Square(Sub(w, mean)), dims, keep), core.Num(max(n-correction, 0)))
 		if name == "std" || name == "std_mean" {
-			variance = Sqrt(variance)
+			variance = rootOf(variance, Sqrt)
 		}
 		out := []*core.Tensor{inDType(variance, x.DType())}
 		if name == "var_mean" || name == "std_mean" {
@@ -90,7 +90,7 @@ func normOfParts(u *Use) []*core.Tensor {
 	return []*core.Tensor{inDType(norm, x.DType())}
 }
 
-// rootOf returns the root of a sum of powers. Where that is 0 its gradient is 0, as a norm's is, not infinite.
+// rootOf returns the root of a sum of powers. Where that is 0 its gradient is 0, as a norm's or a deviation's is, not infinite.
 func rootOf(sum *core.Tensor, of func(*core.Tensor) *core.Tensor) *core.Tensor {
 	zero := Eq(sum, core.Num(0))
 	return Where(zero, Mul(sum, core.Num(0)), of(Where(zero, core.Num(1), sum)))
