@@ -510,3 +510,33 @@ def test_deviations_of_equal_elements_have_a_gradient(name):
         assert plait.allclose(d.grad.full_tensor(), x.grad)
 
     on_ranks(2, fn)
+
+
+def test_second_derivatives_of_sums_with_pending_tensors():
+    x, w, b = (plait.randn(*shape).double() for shape in ((4, 3), (3, 6), (6,)))
+
+    def derive(inputs, seen):
+        y = plait.addmm(inputs[2], inputs[0], inputs[1]) if seen is None else seen(inputs[0] @ inputs[1]) + inputs[2]
+        first = plait.autograd.grad(y.sin().sum(), inputs, create_graph=True)
+        return first, plait.autograd.grad(sum((g * g).sum() for g in first), inputs)
+
+    want = derive([t.clone().requires_grad_() for t in (x, w, b)], None)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        for combine in (None, "sum", "avg"):
+
+            def seen(t, combine=combine):
+                return t.redistribute(placements=[Partial(combine)])
+
+            for n in range(8):
+                placed = [Shard(0) if n >> i & 1 else Replicate() for i in range(3)]
+                inputs = [
+                    distribute_tensor(t, mesh, [p]).requires_grad_() for t, p in zip((x, w, b), placed, strict=True)
+                ]
+                got = derive(inputs, combine and seen)
+                for gs, ws in zip(got, want, strict=True):
+                    for g, v in zip(gs, ws, strict=True):
+                        close(g.full_tensor().detach(), v.detach())
+
+    on_ranks(3, fn)

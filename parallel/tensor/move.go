@@ -358,12 +358,19 @@ func pending(g *collective.Group, x *core.Tensor, c core.Combination) *core.Tens
 			return x.Alias(true)
 		}
 		return move("pend", x, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
-			func(x *core.Tensor) *core.Tensor { return op.Mul(x, core.Num(float64(g.Size()))) })
+			func(x *core.Tensor) *core.Tensor { return op.Mul(once(g, x), core.Num(float64(g.Size()))) })
 	}
 	return move("pend", x, func(x *core.Tensor) *core.Tensor {
 		if g.Rank() == 0 {
 			return x.Alias(false)
 		}
 		return zeros(x, x.Shape())
-	}, itself)
+	}, func(x *core.Tensor) *core.Tensor { return once(g, x) })
+}
+
+// once is x itself, the gradient of a pending tensor, for all ranks together: in second derivatives, which sum over the ranks what comes back
+// for such a gradient (see share), one rank gives it.
+func once(g *collective.Group, x *core.Tensor) *core.Tensor {
+	return move("once", x, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
+		func(x *core.Tensor) *core.Tensor { return pending(g, x, core.Sums) })
 }
