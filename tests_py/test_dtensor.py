@@ -540,3 +540,24 @@ def test_second_derivatives_of_sums_with_pending_tensors():
                         close(g.full_tensor().detach(), v.detach())
 
     on_ranks(3, fn)
+
+
+@pytest.mark.parametrize("placement", [Shard(0), Shard(1), Replicate()], ids=str)
+def test_weights_of_classes_get_no_gradient(placement):
+    plait.manual_seed(0)
+    scores, targets, weights = plait.randn(6, 4), plait.tensor([0, 1, 2, 3, 1, 0]), plait.rand(4)
+
+    def gradients(place):
+        x, w = (place(v, p).requires_grad_() for v, p in ((scores, placement), (weights, Replicate())))
+        return plait.autograd.grad(F.cross_entropy(x, place(targets, Replicate()), weight=w), [x, w], allow_unused=True)
+
+    def run(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        x, w = gradients(lambda v, p: distribute_tensor(v, mesh, [p]))
+        return x.full_tensor(), w
+
+    want, none = gradients(lambda v, p: v.clone())
+    assert none is None
+    for got, w in on_ranks(2, run):
+        assert w is None
+        assert plait.allclose(got, want, atol=1e-6)

@@ -93,10 +93,19 @@ func likelihoods(u *Use) []Strategy {
 	}}
 }
 
+// classLossOptions returns the options of a loss. The weights of classes get no gradient.
+func classLossOptions(u *Use) CrossEntropyOptions {
+	o := argument[CrossEntropyOptions](u, 2)
+	if o.Weight != nil {
+		o.Weight = o.Weight.Detach()
+	}
+	return o
+}
+
 // classLossOfParts reduces the losses of the elements; a mean is weighted by the classes' weights.
 func classLossOfParts(u *Use) []*core.Tensor {
 	reduction, none := ReductionOf(u.Args)
-	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
+	x, target, o := u.Tensors[0], u.Tensors[1], classLossOptions(u)
 	if x.Dim() == 1 {
 		return oneClassLossOfParts(u, reduction)
 	}
@@ -139,7 +148,7 @@ func oneClassLossOfParts(u *Use, reduction string) []*core.Tensor {
 // classLossesOfParts returns the losses of the elements if the classes are divided, so that no rank ever has the scores of all classes;
 // otherwise, or where strategies do that, nil.
 func classLossesOfParts(u *Use) *core.Tensor {
-	x, target, o := u.Tensors[0], u.Tensors[1], argument[CrossEntropyOptions](u, 2)
+	x, target, o := u.Tensors[0], u.Tensors[1], classLossOptions(u)
 	if !u.divided(x, []int{1}) || u.Op == "nll_loss" && o.Weight == nil {
 		return nil
 	}
