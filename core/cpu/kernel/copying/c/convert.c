@@ -104,9 +104,10 @@ static const plaitk_convert table[PLAIT_DTYPES][PLAIT_DTYPES] = {
 
 #ifdef HAS_F16C
 // Conversions between float16 and float32 by the processor's instructions: three times as fast as the loops above. The
-// results are the same, except that a signalling NaN becomes quiet.
+// results are the same, except that a signalling NaN becomes quiet. With AVX2, since compilers may split a selection
+// between vectors of eight without it.
 
-__attribute__((target("avx,f16c"))) static void f16c_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
+__attribute__((target("avx2,f16c"))) static void f16c_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
   float *o = out;
   const uint16_t *x = in;
   int64_t i = 0;
@@ -114,7 +115,7 @@ __attribute__((target("avx,f16c"))) static void f16c_f16_f32(void *restrict out,
   for (; i < n; i++) o[i] = plait_f16_to_f32(x[i]);
 }
 
-__attribute__((target("avx,f16c"))) static void f16c_f32_f16(void *restrict out, const void *restrict in, int64_t n) {
+__attribute__((target("avx2,f16c"))) static void f16c_f32_f16(void *restrict out, const void *restrict in, int64_t n) {
   uint16_t *o = out;
   const float *x = in;
   const __m256 sign = _mm256_set1_ps(-0.0f), nan = _mm256_set1_ps(plait_bits_f32(0x7fc00000u));
@@ -131,7 +132,7 @@ __attribute__((target("avx,f16c"))) static void f16c_f32_f16(void *restrict out,
 
 plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) {
 #ifdef HAS_F16C
-  if (__builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx2")) {
     if (from == PLAIT_F16 && to == PLAIT_F32) return f16c_f16_f32;
     if (from == PLAIT_F32 && to == PLAIT_F16) return f16c_f32_f16;
   }
