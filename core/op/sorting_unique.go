@@ -63,13 +63,21 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 		if dim != nil {
 			found = IndexSelect(x, d, found)
 		} else {
-			found = Clone(found)
+			found = allocated(found, n)
 		}
-		counts := Clone(Narrow(c, 0, 0, int(k)))
+		counts := allocated(Narrow(c, 0, 0, int(k)), n)
 		op.end()
 		return []*core.Tensor{found, i, counts}
 	})
 	return out[0], out[1], out[2]
+}
+
+// allocated returns the first elements of n that were allocated, in memory of their own unless these are most of them.
+func allocated(x *core.Tensor, n int) *core.Tensor {
+	if 2*x.Numel() > n {
+		return x
+	}
+	return Clone(x)
 }
 
 // manyKeys is the number of integers from which it pays to look for their range before a GPU sorts them: each pass over 8 bits that it is spared

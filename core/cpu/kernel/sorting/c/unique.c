@@ -14,6 +14,7 @@ static void take(const struct plaitk_unique *u, uint64_t index, int64_t to) {
 #include "unique_impl.h"
 
 int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
+  if (u->consecutive) return 0;
   int64_t entry = key_is_wide(u->dtype) ? sizeof(wide) : sizeof(packed);
   char *at = NULL;
   plait_carve(&at, u->n * entry);
@@ -22,8 +23,41 @@ int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
   return (int64_t)(intptr_t)at;
 }
 
+// neighbours writes the elements that differ from their predecessors. Every element is written where the next result goes,
+// and stays there if it is one, so that the loop has no branch. Until the end, counts has the positions of results.
+static void neighbours(const struct plaitk_unique *u) {
+  const bool floats = plait_is_float(u->dtype);
+  const uint64_t nan = key_nan(u->dtype);
+  int64_t results = 0, n = u->n, *counts = u->counts, *inverse = u->inverse;
+#define EACH(NAME, T)                                                        \
+  {                                                                          \
+    const T *x = u->in;                                                      \
+    T *values = u->values;                                                   \
+    uint64_t last = ~(uint64_t)key_##NAME(x[0]);                             \
+    for (int64_t i = 0; i < n; i++) {                                        \
+      const T v = x[i];                                                      \
+      const uint64_t key = key_##NAME(v);                                    \
+      values[results] = v;                                                   \
+      counts[results] = i;                                                   \
+      results += (int64_t)((key != last) | (floats & (key == nan)));         \
+      inverse[i] = results - 1;                                              \
+      last = key;                                                            \
+    }                                                                        \
+    break;                                                                   \
+  }
+  switch (u->dtype) {
+    KEY_EACH_PACKED(EACH)
+    KEY_EACH_WIDE(EACH)
+  }
+#undef EACH
+  for (int64_t r = 0; r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : n) - counts[r];
+  *u->total = results;
+}
+
 void plaitk_sorting_unique(plait_pool *pool, const struct plaitk_unique *u) {
-  if (key_is_wide(u->dtype)) {
+  if (u->consecutive) {
+    neighbours(u);
+  } else if (key_is_wide(u->dtype)) {
     unique_wide(pool, u);
   } else {
     unique_packed(pool, u);
