@@ -24,22 +24,35 @@ int64_t plaitk_random_permutation_scratch(int64_t n) { return 2 * n * (int64_t)s
 
 #define KEYS 16384
 
-static void keys(void *arg, int64_t chunk) {
-  permutation_task *t = arg;
-  int64_t first = chunk * KEYS, last = first + KEYS < t->n ? first + KEYS : t->n;
-  for (int64_t i = first; i < last; i += 2) {
+// A block of counters, each of which makes two keys.
+#define COUNTERS 256
+
+PLAIT_CLONES static void draw(uint64_t seed, uint64_t counter, uint64_t *restrict even, uint64_t *restrict odd) {
+  _Pragma("omp simd") for (int64_t i = 0; i < COUNTERS; i++) {
     uint32_t w0, w1, w2, w3;
-    plait_philox(t->seed, t->offset + (uint64_t)(i / 2), &w0, &w1, &w2, &w3);
-    t->from[i] = (entry){(uint64_t)w0 << 32 | w1, i};
-    if (i + 1 < last) t->from[i + 1] = (entry){(uint64_t)w2 << 32 | w3, i + 1};
+    plait_philox(seed, counter + (uint64_t)i, &w0, &w1, &w2, &w3);
+    even[i] = (uint64_t)w0 << 32 | w1;
+    odd[i] = (uint64_t)w2 << 32 | w3;
   }
 }
 
-// Sorts e with a radix sort by the 32 bits after the bucket's bits, then by insertion where these bits are equal. Both
-// sorts are stable.
-static void sort(entry *e, entry *other, int64_t n) {
-  if (n > 64) {
-    for (int shift = 32 - BUCKET_BITS; shift < 64 - BUCKET_BITS; shift += 8) {
+static void keys(void *arg, int64_t chunk) {
+  permutation_task *t = arg;
+  int64_t first = chunk * KEYS, last = first + KEYS < t->n ? first + KEYS : t->n;
+  for (; first < last; first += 2 * COUNTERS) {
+    uint64_t drawn[2][COUNTERS];
+    draw(t->seed, t->offset + (uint64_t)(first / 2), drawn[0], drawn[1]);
+    int64_t n = first + 2 * COUNTERS < last ? 2 * COUNTERS : last - first;
+    for (int64_t i = 0; i < n; i++) t->from[first + i] = (entry){drawn[i & 1][i / 2], first + i};
+  }
+}
+
+// Sorts e with a radix sort by bits after the bucket's bits, so many that few entries agree in them, then by insertion where
+// they do. Both sorts are stable, so the result does not depend on how many these are. Returns where it is: e or other.
+static entry *sort(entry *e, entry *other, int64_t n) {
+  if (n > 16) {
+    int bits = n <= 1 << 5 ? 8 : n <= 1 << 13 ? 16 : 32;
+    for (int shift = 64 - BUCKET_BITS - bits; shift < 64 - BUCKET_BITS; shift += 8) {
       int64_t at[256] = {0}, sum = 0;
       for (int64_t i = 0; i < n; i++) at[(e[i].key >> shift) & 255]++;
       for (int d = 0; d < 256; d++) {
@@ -59,13 +72,14 @@ static void sort(entry *e, entry *other, int64_t n) {
     for (; j > 0 && e[j - 1].key > v.key; j--) e[j] = e[j - 1];
     e[j] = v;
   }
+  return e;
 }
 
 static void sort_bucket(void *arg, int64_t bucket) {
   permutation_task *t = arg;
   int64_t first = t->start[bucket], n = t->start[bucket + 1] - first;
-  sort(t->to + first, t->from + first, n);
-  for (int64_t i = 0; i < n; i++) t->out[first + i] = t->to[first + i].index;
+  entry *e = sort(t->to + first, t->from + first, n);
+  for (int64_t i = 0; i < n; i++) t->out[first + i] = e[i].index;
 }
 
 void plaitk_random_permutation(plait_pool *pool, uint64_t seed, uint64_t offset, int64_t *out, int64_t n, void *scratch) {
