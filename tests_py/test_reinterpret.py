@@ -71,6 +71,19 @@ def test_functions_that_change_their_input():
     )
 
 
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_of_pairs_row_by_row(p):
+    x = plait.randn(120, 100, dtype=plait.float64).requires_grad_()
+    i, j = plait.triu_indices(120, 120, 1).unbind(0)
+    want, got = plait.linalg.vector_norm(x[i] - x[j], p, -1), plait.pdist(x, p)
+    assert plait.allclose(got, want)
+    if p > 0:
+        weights = plait.randn_like(want)
+        gradients = [plait.autograd.grad((d * weights).sum(), x)[0] for d in (want, got)]
+        assert plait.allclose(*gradients)
+    assert plait.pdist(plait.zeros(1, 2_000_000)).shape == (0,)
+
+
 def test_functions_that_ask():
     x = plait.ones(2, 2, requires_grad=True)
     assert not plait.detach(x).requires_grad
