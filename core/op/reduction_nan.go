@@ -11,7 +11,12 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 		return Sum(x, dims, keepdim)
 	}
 	op := begin("nansum", &x)
-	return op.compose(func() *core.Tensor { return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim) })
+	return op.compose(func() *core.Tensor {
+		if x.DType().IsComplex() {
+			return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim)
+		}
+		return Sum(nanToZeroOp.apply(nil, x), dims, keepdim)
+	})
 }
 
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there

@@ -51,3 +51,71 @@ func TestMantissasAndNeighbours(t *testing.T) {
 	requireNear(t, op.LCM(core.FromSlice([]int64{4, -6, 0}), core.FromSlice([]int64{6, 4, 5})), 12, 12, 0)
 	require.ErrorContains(t, op.LCM(vector64(1), vector64(2)).Err(), "gcd")
 }
+
+func TestNextAfterOfSpecialNumbers(t *testing.T) {
+	inf := math.Inf(1)
+	ends := []float64{0, math.Copysign(0, -1), 1, -1, inf, -inf, math.NaN(), 5e-324, -5e-324, math.MaxFloat64, -math.MaxFloat64, 0x1p-1022, math.MaxFloat32,
+		-math.MaxFloat32, math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 0x1p-126}
+	var x, y []float64
+	for _, a := range ends {
+		for _, b := range ends {
+			x, y = append(x, a), append(y, b)
+		}
+	}
+	wide, err := core.Values[float64](op.NextAfter(core.FromSlice(x), core.FromSlice(y)))
+	require.NoError(t, err)
+	from, to := op.To(core.FromSlice(x), core.Float32), op.To(core.FromSlice(y), core.Float32)
+	narrow, err := core.Values[float32](op.NextAfter(from, to))
+	require.NoError(t, err)
+	for i := range x {
+		want, want32 := math.Nextafter(x[i], y[i]), math.Nextafter32(float32(x[i]), float32(y[i]))
+		if x[i] == y[i] { // C returns y, which may be a zero of the other sign
+			want = y[i]
+		}
+		if float32(x[i]) == float32(y[i]) {
+			want32 = float32(y[i])
+		}
+		if math.IsNaN(want) {
+			require.True(t, math.IsNaN(wide[i]) && narrow[i] != narrow[i], "%v to %v", x[i], y[i])
+			continue
+		}
+		require.Equal(t, math.Float64bits(want), math.Float64bits(wide[i]), "%v to %v", x[i], y[i])
+		require.Equal(t, math.Float32bits(want32), math.Float32bits(narrow[i]), "%v to %v as float32", x[i], y[i])
+	}
+}
+
+// TestFarArguments checks that numbers have the same results beside ones that the loops for near arguments do not take.
+func TestFarArguments(t *testing.T) {
+	x := op.Mul(op.Randn(1000), core.Num(300))
+	y := op.Randn(1000)
+	for _, far := range []float64{1e30, math.Inf(1), math.NaN()} {
+		beside := func(v *core.Tensor) *core.Tensor { return op.Cat([]*core.Tensor{v, op.Full([]int{1}, core.Num(far), op.TensorOptions{})}, 0) }
+		for _, f := range []func(a, b *core.Tensor) *core.Tensor{
+			func(a, _ *core.Tensor) *core.Tensor { return op.Sin(a) }, func(a, _ *core.Tensor) *core.Tensor { return op.Cos(a) },
+			func(a, _ *core.Tensor) *core.Tensor { return op.Tan(a) }, op.Fmod, op.Remainder, op.FloorDivide,
+		} {
+			want, got := f(x, y), op.Narrow(f(beside(x), beside(y)), 0, 0, 1000)
+			require.Equal(t, values(t, want), values(t, got))
+		}
+	}
+}
+
+func TestPolygamma(t *testing.T) {
+	inf := math.Inf(1)
+	for n, at1 := range []float64{1: math.Pi * math.Pi / 6, 2: -2 * 1.2020569031595942854, 3: math.Pow(math.Pi, 4) / 15, 4: -24 * 1.0369277551433699263} {
+		if n == 0 {
+			continue
+		}
+		f := at1 / math.Abs(at1)
+		for k := 1; k <= n; k++ {
+			f *= float64(k)
+		}
+		// Derivatives at x and at x + 1 differ by one power.
+		got := values(t, op.Polygamma(n, vector64(1, 2, -0.5, 0.5, inf, 0, -1)))
+		require.InEpsilon(t, at1, got[0], 1e-13)
+		require.InEpsilon(t, at1-f, got[1], 1e-12)
+		require.InEpsilon(t, got[3]+f*math.Pow(-0.5, -float64(n+1)), got[2], 1e-12)
+		require.Zero(t, got[4])
+		require.True(t, math.IsInf(got[5], int(f)) && math.IsInf(got[6], int(f)))
+	}
+}

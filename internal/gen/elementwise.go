@@ -198,27 +198,48 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 	}
 	results := len(k.Program.Results)
 	checked := &expr.Program{Lets: k.Program.Lets, Results: append(k.Program.Results[:results:results], divisors...)}
-	text := checked.C(t, func(i int, value string) string {
+	emit := func(i int, value string) string {
 		if i >= results {
 			return fmt.Sprintf("bad |= %s == 0;", value)
 		}
 		return fmt.Sprintf("%s = %s;", outs[i].element, value)
-	})
-	body = append(body, strings.Split(text, "\n")...)
+	}
+	loop := func(b *strings.Builder, indent, simd, text string) { // over the lines of text, after those that read what these use
+		if simd != "" {
+			fmt.Fprintln(b, simd)
+		}
+		fmt.Fprintf(b, "%sfor (int64_t i = 0; i < n; i++) {\n", indent)
+		for i, line := range body {
+			if strings.Contains(text, k.In[i].Name+"_") {
+				fmt.Fprintf(b, "%s  %s\n", indent, line)
+			}
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			fmt.Fprintf(b, "%s  %s\n", indent, line)
+		}
+		fmt.Fprintf(b, "%s}\n", indent)
+	}
 
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sPLAITK_ELEMENTWISE_LOOP($) {\n", clones)
 	for _, line := range head {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	if simd != "" {
-		fmt.Fprintln(&b, simd)
+	if near := k.Program.Near(t); len(near) > 0 {
+		var tests []string
+		for _, c := range near {
+			if test := "far |= " + c.FarC() + ";"; !slices.Contains(tests, test) {
+				tests = append(tests, test)
+			}
+		}
+		fmt.Fprintln(&b, "  uint32_t far = 0;")
+		loop(&b, "  ", simd+" reduction(| : far)", strings.Join(tests, "\n"))
+		fmt.Fprintln(&b, "  if (far == 0) {")
+		loop(&b, "    ", simd, checked.NearC(t, emit))
+		fmt.Fprintf(&b, "    return %s;\n  }\n", status)
 	}
-	fmt.Fprintln(&b, "  for (int64_t i = 0; i < n; i++) {")
-	for _, line := range body {
-		fmt.Fprintf(&b, "    %s\n", line)
-	}
-	fmt.Fprintf(&b, "  }\n  return %s;\n}\n", status)
+	loop(&b, "  ", simd, checked.C(t, emit))
+	fmt.Fprintf(&b, "  return %s;\n}\n", status)
 	return b.String()
 }
 

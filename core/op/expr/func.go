@@ -12,6 +12,7 @@ type Func struct {
 	symbol string // of an operator
 	level  int    // of an operator: how tightly it binds
 	vmath  bool   // its C function is plait_vmath.h's
+	far    string // of a C function that has a faster one for near arguments: the test of those that are not
 	float  func(a []float64) float64
 	int    func(a []int64) int64
 }
@@ -94,6 +95,12 @@ func quotient(name string, f func(a, b float64) float64, i func(a, b int64) int6
 	return &Func{Name: name, Op: name, Domain: Both, args: kinds(Number, 2), vmath: true, float: f2(f), int: i2(i)}
 }
 
+// near gives f, whose C function has a faster one for near arguments, the test of those that are not.
+func near(far string, f *Func) *Func {
+	f.far = far
+	return f
+}
+
 func ints(name, op string, i func(a []int64) int64, arity int) *Func {
 	return &Func{Name: name, Op: op, Domain: Ints, args: kinds(Number, arity), int: i}
 }
@@ -167,9 +174,9 @@ var table = []*Func{
 	both("sign", "sgn", 1, f1(signFloat), i1(signInt)),
 	both("min", "minimum", 2, f2(minFloat), i2(func(a, b int64) int64 { return min(a, b) })),
 	both("max", "maximum", 2, f2(maxFloat), i2(func(a, b int64) int64 { return max(a, b) })),
-	quotient("fmod", math.Mod, fmodInt),
-	quotient("remainder", remainderFloat, remainderInt),
-	quotient("floor_divide", floorDivideFloat, floorDivideInt),
+	near("quotient", quotient("fmod", math.Mod, fmodInt)),
+	near("quotient", quotient("remainder", remainderFloat, remainderInt)),
+	near("quotient", quotient("floor_divide", floorDivideFloat, floorDivideInt)),
 	quotient("pow", math.Pow, powInt),
 
 	ints("trunc_divide", "trunc_divide", i2(truncDivideInt), 2),
@@ -200,9 +207,9 @@ var table = []*Func{
 	vector("log2", math.Log2),
 	vector("log10", math.Log10),
 	vector("log1p", math.Log1p),
-	vector("sin", math.Sin),
-	vector("cos", math.Cos),
-	vector("tan", math.Tan),
+	near("trig", vector("sin", math.Sin)),
+	near("trig", vector("cos", math.Cos)),
+	near("trig", vector("tan", math.Tan)),
 	vector("asin", math.Asin),
 	vector("acos", math.Acos),
 	vector("atan", math.Atan),

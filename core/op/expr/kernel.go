@@ -100,6 +100,26 @@ func (p *Program) Divisors() []Expr {
 	return divisors
 }
 
+// Near returns the calls of functions that have a faster C function for near arguments, if there is one for all of them: in float32,
+// where their arguments are variables that the program does not assign.
+func (p *Program) Near(t Type) []*Call {
+	var calls []*Call
+	all, free := t == F32, p.Free()
+	p.Walk(func(e Expr) {
+		if c, ok := e.(*Call); ok && c.Fn.far != "" {
+			calls = append(calls, c)
+			for _, a := range c.Args {
+				v, ok := a.(*Var)
+				all = all && ok && slices.Contains(free, v.Name)
+			}
+		}
+	})
+	if !all {
+		return nil
+	}
+	return calls
+}
+
 // Cheap reports whether the program calls no functions but those of a few instructions, so that a loop spends its time on memory.
 func (p *Program) Cheap() bool {
 	yes := p.Vectorises(F64)

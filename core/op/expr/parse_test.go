@@ -140,3 +140,24 @@ func FuzzParse(f *testing.F) {
 		require.Equal(t, p.String(), q.String())
 	})
 }
+
+func TestNear(t *testing.T) {
+	for _, c := range []struct {
+		src  string
+		want string
+	}{
+		{"y*sin(x)", "out = y_ * plait_vm_near_sinf(x_);"},
+		{"sin(x) + fmod(x, y)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);"},
+		{"sin(2*x)", ""}, {"t = x + y; cos(t) + cos(x)", ""}, {"exp(x)", ""}, {"fmod(x, 2)", ""},
+	} {
+		p := parse(t, c.src)
+		require.Empty(t, p.Near(F64))
+		calls := p.Near(F32)
+		if c.want == "" {
+			require.Empty(t, calls, c.src)
+			continue
+		}
+		require.Equal(t, "plait_vm_far_trigf(x_)", calls[0].FarC())
+		require.Equal(t, c.want, p.NearC(F32, func(_ int, v string) string { return "out = " + v + ";" }))
+	}
+}

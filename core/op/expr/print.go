@@ -131,7 +131,32 @@ func cDialect(t Type) *dialect {
 // C prints the program for t as C statements: one definition for each intermediate value, then what emit makes of each
 // result. All names get an underscore at their end, so that they meet no name of the target.
 func (p *Program) C(t Type, emit func(i int, value string) string) string {
+	return p.c(t, cDialect(t), emit)
+}
+
+// NearC is [Program.C] with the functions for near arguments; see [Program.Near].
+func (p *Program) NearC(t Type, emit func(i int, value string) string) string {
 	d := cDialect(t)
+	form := d.form
+	d.form = func(f *Func) string {
+		if f.far != "" {
+			return "plait_vm_near_" + f.Name + "f"
+		}
+		return form(f)
+	}
+	return p.c(t, d, emit)
+}
+
+// FarC returns a C expression that is not 0 where arguments of a call that [Program.Near] returned are not near.
+func (c *Call) FarC() string {
+	names := make([]string, len(c.Args))
+	for i, a := range c.Args {
+		names[i] = underscored(a.(*Var).Name)
+	}
+	return "plait_vm_far_" + c.Fn.far + "f(" + strings.Join(names, ", ") + ")"
+}
+
+func (p *Program) c(t Type, d *dialect, emit func(i int, value string) string) string {
 	return p.statements(d, func(l Let, value string) string {
 		return "const " + CType(t, l.Value.Kind()) + " " + d.name(l.Name) + " = " + value + ";"
 	}, emit)

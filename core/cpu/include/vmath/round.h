@@ -60,22 +60,46 @@ PLAIT_INLINE float plait_vm_fmodf(float x, float y) {
   return plait_vm_pickf((y == 0.0f) | (plait_vm_absf(x) == PLAIT_VM_INFF), PLAIT_VM_NANF, m);
 }
 
-// x - y floor(x / y) from the exact fmod, rounded once, with the sign of y.
-PLAIT_INLINE float plait_vm_remainderf(float x, float y) {
-  float m = plait_vm_fmodf(x, y);
+// Whether plait_vm_near_fmodf and its like do not take x and y: quotients from 2^22 on, and numbers that are not finite.
+PLAIT_INLINE uint32_t plait_vm_far_quotientf(float x, float y) {
+  float d = plait_vm_absf(y);
+  return (uint32_t)!((plait_vm_absf(x) < d * 0x1p22f) & (d < PLAIT_VM_INFF));
+}
+
+// The same exact result by one step. The quotient may round up to the next integer.
+PLAIT_INLINE float plait_vm_near_fmodf(float x, float y) {
+  float a = plait_vm_absf(x), d = plait_vm_absf(y);
+  double r = (double)a - (double)(float)(int32_t)(a / d) * (double)d;
+  float m = (float)r;
+  return plait_vm_copysignf(m + plait_vm_pickf(m < 0.0f, d, 0.0f), x);
+}
+
+// x - y floor(x / y) from the exact fmod m, rounded once, with the sign of y.
+PLAIT_INLINE float plait_vm_remainder_of_modf(float m, float y) {
   bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));
   return m + plait_vm_pickf(wrap, y, -0.0f);
 }
 
-// floor(x / y) of the exact quotient. x / 0 is infinite or NaN.
-PLAIT_INLINE float plait_vm_floor_dividef(float x, float y) {
-  float m = plait_vm_fmodf(x, y);
+PLAIT_INLINE float plait_vm_remainderf(float x, float y) { return plait_vm_remainder_of_modf(plait_vm_fmodf(x, y), y); }
+
+PLAIT_INLINE float plait_vm_near_remainderf(float x, float y) { return plait_vm_remainder_of_modf(plait_vm_near_fmodf(x, y), y); }
+
+// floor(x / y) of the exact quotient, from the exact fmod m. x / 0 is infinite or NaN.
+PLAIT_INLINE float plait_vm_floor_divide_of_modf(float x, float y, float m) {
   bool wrap = (m != 0.0f) & ((m < 0.0f) != (y < 0.0f));
   float q = (x - m) / y - plait_vm_pickf(wrap, 1.0f, 0.0f);
   float whole = plait_vm_floorf(q);
   whole += plait_vm_pickf(q - whole > 0.5f, 1.0f, 0.0f);
   whole = plait_vm_pickf(q == 0.0f, plait_vm_copysignf(0.0f, x / y), whole);
   return plait_vm_pickf(y == 0.0f, x / y, whole);
+}
+
+PLAIT_INLINE float plait_vm_floor_dividef(float x, float y) {
+  return plait_vm_floor_divide_of_modf(x, y, plait_vm_fmodf(x, y));
+}
+
+PLAIT_INLINE float plait_vm_near_floor_dividef(float x, float y) {
+  return plait_vm_floor_divide_of_modf(x, y, plait_vm_near_fmodf(x, y));
 }
 
 #endif

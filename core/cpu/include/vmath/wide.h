@@ -71,6 +71,21 @@ PLAIT_INLINE double plait_vm_wide_cos(double r) {
   return 1.0 + z * p;
 }
 
+// tan(r) for |r| <= 0.86, to 2^-34 of the result.
+PLAIT_INLINE double plait_vm_wide_tan(double r) {
+  double z = r * r;
+  double p = 0x1.555259972fe21p-10;
+  p = p * z - 0x1.9df2f21382035p-10;
+  p = p * z + 0x1.d65bf99baac97p-9;
+  p = p * z + 0x1.39c3e1c738c2ep-9;
+  p = p * z + 0x1.2fa8a0e95aecbp-7;
+  p = p * z + 0x1.64fc486b18b43p-6;
+  p = p * z + 0x1.ba2e9fe4b0611p-5;
+  p = p * z + 0x1.1110cece61b39p-3;
+  p = p * z + 0x1.555555f391befp-2;
+  return r + r * z * p;
+}
+
 // sin(pi x) and cos(pi x) for finite x.
 PLAIT_INLINE void plait_vm_wide_sincospi(double x, double *sine, double *cosine) {
   // From 2^24 on, every float is an even integer.

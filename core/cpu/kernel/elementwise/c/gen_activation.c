@@ -1044,6 +1044,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+      const float wr_ = e_ * plait_vm_near_cosf(xi_);
+      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+      const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+      const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+      const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+      out0[i] = sr_;
+      out1[i] = si_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1141,6 +1163,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+      const float wr_ = e_ * plait_vm_near_cosf(xi_);
+      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+      const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+      const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+      const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+      out0[i] = xr_ * sr_ - xi_ * si_;
+      out1[i] = xr_ * si_ + xi_ * sr_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];

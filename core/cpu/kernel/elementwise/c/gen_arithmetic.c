@@ -916,6 +916,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(floor_divide_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    far |= plait_vm_far_quotientf(x_, y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_near_floor_dividef(x_, y_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -958,6 +974,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmod_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    far |= plait_vm_far_quotientf(x_, y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_near_fmodf(x_, y_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -1834,6 +1866,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    far |= plait_vm_far_quotientf(x_, y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_near_remainderf(x_, y_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -1877,6 +1925,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_grad_y_f32) {
   const float *in1 = in[1];
   const float *in2 = in[2];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in1[i];
+    const float y_ = in2[i];
+    far |= plait_vm_far_quotientf(x_, y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      const float y_ = in2[i];
+      out0[i] = -grad_ * plait_vm_near_floor_dividef(x_, y_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];

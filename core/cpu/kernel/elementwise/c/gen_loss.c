@@ -1463,6 +1463,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f32) {
   const float *in3 = in[3];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float tr_ = in2[i];
+      const float ti_ = in3[i];
+      const float e_ = plait_vm_expf(xr_);
+      out0[i] = e_ * plait_vm_near_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];

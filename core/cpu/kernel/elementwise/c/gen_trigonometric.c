@@ -725,6 +725,20 @@ PLAITK_ELEMENTWISE_LOOP(atanh_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    far |= plait_vm_far_trigf(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_near_cosf(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -749,6 +763,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in1[i];
+    far |= plait_vm_far_trigf(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      out0[i] = -grad_ * plait_vm_near_sinf(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
@@ -777,6 +806,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    far |= plait_vm_far_trigf(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      out0[i] = plait_vm_near_cosf(xr_) * plait_vm_coshf(xi_);
+      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_near_sinf(xr_) * plait_vm_sinhf(xi_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -858,6 +903,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      out0[i] = plait_vm_coshf(xr_) * plait_vm_near_cosf(xi_);
+      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_near_sinf(xi_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -994,6 +1055,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rad2deg_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    far |= plait_vm_far_trigf(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_near_sinf(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -1018,6 +1093,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in1[i];
+    far |= plait_vm_far_trigf(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      out0[i] = grad_ * plait_vm_near_cosf(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
@@ -1046,6 +1136,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    far |= plait_vm_far_trigf(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_near_sinf(xr_) * plait_vm_coshf(xi_)));
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_near_cosf(xr_) * plait_vm_sinhf(xi_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1232,6 +1338,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_near_cosf(xi_)));
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_near_sinf(xi_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1261,6 +1383,20 @@ PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    far |= plait_vm_far_trigf(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_near_tanf(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];

@@ -1,6 +1,14 @@
 // The Hurwitz zeta function, the sum of (k + q)^-s over k >= 0, by the Euler-Maclaurin formula.
 #include "scalar.h"
 
+// q^-s. The powers of the first three derivatives of digamma take no call.
+static double inverse_power(double q, double s) {
+  if (s == 2) return 1 / (q * q);
+  if (s == 3) return 1 / (q * q * q);
+  if (s == 4) return 1 / (q * q * (q * q));
+  return pow(q, -s);
+}
+
 // For q >= 0.
 static double zeta_sum(double s, double q) {
   static const double bernoulli[] = {
@@ -9,12 +17,13 @@ static double zeta_sum(double s, double q) {
   };
   double sum = 0;
   if (q == 0) return INFINITY;
-  for (; q < 10; q++) sum += pow(q, -s);
-  double power = pow(q, -s), term = power * s / q;
+  if (q == INFINITY) return 0;
+  for (; q < 10; q++) sum += inverse_power(q, s);
+  double power = inverse_power(q, s), term = power * s / q, square = q * q;
   sum += power * q / (s - 1) + power / 2;
   for (int j = 0; j < 8; j++) {
     sum += bernoulli[j] * term;
-    term *= (s + 2 * j + 1) * (s + 2 * j + 2) / (q * q);
+    term *= (s + 2 * j + 1) * (s + 2 * j + 2) / square;
   }
   return sum;
 }

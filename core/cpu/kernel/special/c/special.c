@@ -9,15 +9,21 @@
 static void run_chunk(void *arg, int64_t chunk) {
   const struct plaitk_special *s = arg;
   int64_t first = chunk * CHUNK_ELEMENTS, last = first + CHUNK_ELEMENTS < s->n ? first + CHUNK_ELEMENTS : s->n;
+  bool wide = s->dtype == PLAIT_F64;
+  if (s->op == SPECIAL_NEXTAFTER) {
+    int64_t n = last - first;
+    if (wide) {
+      plaitk_special_next_after_f64((double *)s->out + first, (const double *)s->x + first, (const double *)s->y + first, n);
+    } else {
+      plaitk_special_next_after_f32((float *)s->out + first, (const float *)s->x + first, (const float *)s->y + first, n);
+    }
+    return;
+  }
   for (int64_t i = first; i < last; i++) {
-    bool wide = s->dtype == PLAIT_F64;
     double x = wide ? ((const double *)s->x)[i] : ((const float *)s->x)[i], y = 0, r;
     if (s->op == SPECIAL_PAIR) y = wide ? ((const double *)s->y)[i] : ((const float *)s->y)[i];
     int exponent = 0;
     switch (s->op) {
-      case SPECIAL_NEXTAFTER:
-        r = wide ? nextafter(x, ((const double *)s->y)[i]) : nextafterf((float)x, ((const float *)s->y)[i]);
-        break;
       case SPECIAL_FREXP:
         r = frexp(x, &exponent);
         s->exponents[i] = isfinite(x) ? exponent : 0;

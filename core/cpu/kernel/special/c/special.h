@@ -58,6 +58,9 @@ struct plaitk_special {
   int32_t *exponents;  // of frexp
 };
 
+void plaitk_special_next_after_f32(float *restrict out, const float *restrict x, const float *restrict y, int64_t n);
+void plaitk_special_next_after_f64(double *restrict out, const double *restrict x, const double *restrict y, int64_t n);
+
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
 
