@@ -89,7 +89,9 @@ func TestFarArguments(t *testing.T) {
 	x := op.Mul(op.Randn(1000), core.Num(300))
 	y := op.Randn(1000)
 	for _, far := range []float64{1e30, math.Inf(1), math.NaN()} {
-		beside := func(v *core.Tensor) *core.Tensor { return op.Cat([]*core.Tensor{v, op.Full([]int{1}, core.Num(far), op.TensorOptions{})}, 0) }
+		beside := func(v *core.Tensor) *core.Tensor {
+			return op.Cat([]*core.Tensor{v, op.Full([]int{1}, core.Num(far), op.TensorOptions{})}, 0)
+		}
 		for _, f := range []func(a, b *core.Tensor) *core.Tensor{
 			func(a, _ *core.Tensor) *core.Tensor { return op.Sin(a) }, func(a, _ *core.Tensor) *core.Tensor { return op.Cos(a) },
 			func(a, _ *core.Tensor) *core.Tensor { return op.Tan(a) }, op.Fmod, op.Remainder, op.FloorDivide,
@@ -117,5 +119,22 @@ func TestPolygamma(t *testing.T) {
 		require.InEpsilon(t, got[3]+f*math.Pow(-0.5, -float64(n+1)), got[2], 1e-12)
 		require.Zero(t, got[4])
 		require.True(t, math.IsInf(got[5], int(f)) && math.IsInf(got[6], int(f)))
+	}
+}
+
+// TestBesselFunctionsOfFloats compares the loops over floats with the functions in double.
+func TestBesselFunctionsOfFloats(t *testing.T) {
+	x := op.Cat([]*core.Tensor{op.Mul(op.Randn(3000), core.Num(20)), op.Randn(1000),
+		core.FromSlice([]float32{0, 8, -8, 8.000001, 7.9999995, 91.9, -92, 93, 1e30, float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN())})}, 0)
+	for i, f := range []func(*core.Tensor) *core.Tensor{op.I0, op.I1, op.I0e, op.I1e} {
+		want, got := values(t, op.To(f(op.To(x, core.Float64)), core.Float32)), values(t, f(x))
+		for j := range want {
+			if math.IsNaN(want[j]) || math.IsInf(want[j], 0) {
+				require.Equal(t, math.IsNaN(want[j]), math.IsNaN(got[j]))
+				require.Equal(t, math.IsInf(want[j], 1), math.IsInf(got[j], 1))
+				continue
+			}
+			require.InDelta(t, want[j], got[j], 1.5e-7*math.Abs(want[j]), "function %d, element %d", i, j)
+		}
 	}
 }

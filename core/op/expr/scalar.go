@@ -176,6 +176,8 @@ func zeta(s, q float64) float64 {
 		return math.NaN()
 	case q <= 0 && q == math.Floor(q):
 		return math.Inf(1)
+	case math.IsInf(q, 1):
+		return 0
 	case q <= 0 && s != math.Floor(s):
 		return math.NaN()
 	}

@@ -19,6 +19,11 @@ static void run_chunk(void *arg, int64_t chunk) {
     }
     return;
   }
+  plaitk_special_loop loop = s->op == SPECIAL_FUNCTION && !wide ? plaitk_special_loop_of(s->function) : NULL;
+  if (loop != NULL) {
+    loop((float *)s->out + first, (const float *)s->x + first, last - first);
+    return;
+  }
   for (int64_t i = first; i < last; i++) {
     double x = wide ? ((const double *)s->x)[i] : ((const float *)s->x)[i], y = 0, r;
     if (s->op == SPECIAL_PAIR) y = wide ? ((const double *)s->y)[i] : ((const float *)s->y)[i];

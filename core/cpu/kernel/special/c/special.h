@@ -61,6 +61,10 @@ struct plaitk_special {
 void plaitk_special_next_after_f32(float *restrict out, const float *restrict x, const float *restrict y, int64_t n);
 void plaitk_special_next_after_f64(double *restrict out, const double *restrict x, const double *restrict y, int64_t n);
 
+// The loop over floats of a function of one argument that has one of its own; NULL for others.
+typedef void (*plaitk_special_loop)(float *restrict out, const float *restrict x, int64_t n);
+plaitk_special_loop plaitk_special_loop_of(int32_t function);
+
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
 
