@@ -148,7 +148,8 @@ plait_status plait_tensor_dtype(plait_tensor t);
 // plait_tensor_device returns the number of the device; that of the default device for a number.
 plait_status plait_tensor_device(plait_tensor t);
 
-// plait_tensor_is_contiguous returns 1 if the elements lie row-major without gaps, else 0.
+// plait_tensor_is_contiguous returns 1 if the elements, or those of this rank's part, lie row-major without
+// gaps, else 0.
 plait_status plait_tensor_is_contiguous(plait_tensor t);
 
 // plait_tensor_version returns how often the storage was changed in place.
