@@ -12,13 +12,7 @@ from plait.distributed.checkpoint.state_dict import (
 from plait.distributed.tensor import DTensor
 from plait.nn import functional as F
 from plait.nn.utils import clip_grad_norm_
-from ranks import on_ranks as on_ranks_of_devices
-
-
-def on_ranks(n, fn):
-    """Runs fn on ranks that share a device, on which the tests make what they compare with."""
-    return on_ranks_of_devices(n, fn, devices=["cpu:0"])
-
+from ranks import on_one_device as on_ranks
 
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 WIDTH, HEADS, KINDS, LENGTH, ROWS = 8, 4, 11, 6, 8

@@ -14,3 +14,8 @@ def on_ranks(n, fn, *args, **kwargs):
 
     dist.spawn(run, nprocs=n, timeout=60, **kwargs)
     return results
+
+
+def on_one_device(n, fn, *args):
+    """Is `on_ranks` for ranks that share a device, on which tests make what they compare with."""
+    return on_ranks(n, fn, *args, devices=["cpu:0"])

@@ -12,13 +12,9 @@ from plait.distributed.tensor._utils import compute_local_shape_and_global_offse
 from plait.distributed.tensor.parallel import loss_parallel
 from plait.distributed.tensor.placement_types import _StridedShard
 from plait.nn import functional as F
-from ranks import on_ranks as on_ranks_of
+from ranks import on_one_device as on_ranks
 
 LATER_FIRST = (_StridedShard(0, split_factor=2), Shard(0))
-
-
-def on_ranks(n, fn, *args):
-    return on_ranks_of(n, fn, *args, devices=["cpu:0"])
 
 
 def numbers(*shape):

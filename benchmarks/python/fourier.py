@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 
 LENGTHS = [1 << k for k in range(8, 21, 2)]
+# Lengths with large prime factors, such as those that `irfft` gives a line of 512, 1000 or 2^20 elements.
+UNUSUAL = [(512, 1022), (1000, 1998), (1, 2_097_150), (64, 8 * 127), (64, 8 * 251), (64, 1021)]
 
 
 def transforms(fft: Any, tensor: Callable[[Any], Any], options: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Returns a function for each transform: of one line of every length, and of many lines."""
     made: dict[str, Callable[[], Any]] = {}
     rng = np.random.default_rng(0)
-    for lines, n in [*((1, n) for n in LENGTHS), (1, 30_000), (1, 10_007), (3000, 400), (4096, 256)]:
+    shapes = [*((1, n) for n in LENGTHS), (1, 30_000), (1, 10_007), (3000, 400), (4096, 256), (64, 1024), *UNUSUAL]
+    for lines, n in shapes:
         real = rng.standard_normal((lines, n)).astype(np.float32)
         x, r = tensor((real + 1j * real[:, ::-1]).astype(np.complex64)), tensor(real)
         h = tensor(np.fft.rfft(real).astype(np.complex64))

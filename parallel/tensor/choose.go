@@ -37,7 +37,7 @@ func choose(ways []op.Strategy, list []*parts, axis int, inPlace, grad bool) (be
 
 // withInterleaved adds to the strategies of a rule those for inputs that are interleaved along one dimension of the mesh: the op works on rows
 // alike wherever they lie, unless the strategy has a function for where that is. Of interleaved shards more may be empty, which have no maximum.
-func withInterleaved(ways []op.Strategy, list []*parts, axis, places int) []op.Strategy {
+func withInterleaved(ways []op.Strategy, list []*parts, axis, ranks int) []op.Strategy {
 	var factors []int
 	for _, q := range list {
 		if q == nil {
@@ -50,7 +50,7 @@ func withInterleaved(ways []op.Strategy, list []*parts, axis, places int) []op.S
 	all := slices.Clip(ways)
 	for _, f := range factors {
 		for _, way := range ways {
-			even := func(n int) bool { return n%places == 0 && n/places%f == 0 }
+			even := func(n int) bool { return n%ranks == 0 && n/ranks%f == 0 }
 			empty := slices.ContainsFunc(way.Out, func(p core.Placement) bool { return p.Kind == core.Pending && p.Combine != core.Sums })
 			if way.Local != nil || empty || way.OutSize != 0 && way.OutSize != way.Size && !(even(way.Size) && even(way.OutSize)) {
 				continue

@@ -41,8 +41,8 @@ typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row
 #define GEMM_TURNED (-2)
 
 // A gemm_pack copies `width` lines of `depth` elements to a panel, dst[p * panel + i], and converts them to the accumulator
-// type, or joins them to pairs, or turns them, from an even line and step on. Lines from width to panel are zeros. Strides are in elements: line_step between lines,
-// depth_step along a line.
+// type, or joins them to pairs, or turns them, from an even line and step on. Lines from width to panel are zeros.
+// Strides are in elements: line_step between lines, depth_step along a line.
 typedef void (*gemm_pack)(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,
                           int64_t depth, int64_t depth_step);
 

@@ -167,8 +167,8 @@ LOCAL void NAME(turn_lines)(T *restrict dst, int64_t panel, const T *restrict sr
 }
 
 // Packs turned numbers step by step, into the first lines of a panel.
-LOCAL void NAME(turn_steps)(T *restrict dst, int64_t panel, int64_t lines, const T *restrict src, int64_t width, int64_t line_step,
-                            int64_t depth, int64_t depth_step) {
+LOCAL void NAME(turn_steps)(T *restrict dst, int64_t panel, int64_t lines, const T *restrict src, int64_t width,
+                            int64_t line_step, int64_t depth, int64_t depth_step) {
   for (int64_t p = 0; p < depth; p += 2, src += 2 * depth_step) {
     T *even = dst + p * panel, *odd = even + panel;
     if (line_step == 1) {
