@@ -28,7 +28,9 @@ type batch struct {
 	checks     []check
 	faults     *readback // reads the fault words of the checks
 	unfinished int       // operations that must end before the batch has: the commands, and each readback
-	watched    int       // position in the device's trace; calls behind it may use results of a call that reports a fault
+	written    []foreign // what other processes write
+	watching   bool
+	watched    int // position in the device's trace; calls behind it may use results of a call that fails late
 	lost       bool
 	after      []*fence     // run before it; of other queues
 	fence      *fence       // its own, once it has been given to the driver
@@ -46,7 +48,8 @@ type check struct {
 func (b *batch) reset() {
 	b.list.Reset()
 	b.params = b.params[:0]
-	b.uploads, b.reads, b.checks, b.faults, b.lost, b.after, b.fence, b.shared, b.elements = nil, nil, nil, nil, false, nil, nil, nil, 0
+	b.uploads, b.reads, b.checks, b.faults, b.written, b.watching, b.lost = nil, nil, nil, nil, nil, false, false
+	b.after, b.fence, b.shared, b.elements = nil, nil, nil, 0
 }
 
 func (b *batch) empty() bool { return b.list.Len() == 0 && b.last == 0 }

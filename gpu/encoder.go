@@ -142,6 +142,13 @@ func (r *encoder) Upload(m core.Memory, words []uint32) {
 	}
 }
 
+// watch has the device remember what uses the results of the batch, since one of its calls may fail late.
+func (r *encoder) watch() {
+	if !r.batch.watching {
+		r.batch.watching, r.batch.watched = true, r.device.trace.Watch()
+	}
+}
+
 // Check implements [Runtime].
 func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error) (m core.Memory, index uint32, failure error) {
 	s := r.stream
@@ -156,9 +163,7 @@ func (r *encoder) Check(c *core.Call, err func(c *core.Call, fault uint32) error
 		r.batch.list.Clear(slab.buffer, at, 4*faultSlots)
 	}
 	slot := len(r.batch.checks)
-	if slot == 0 {
-		r.batch.watched = r.device.trace.Watch()
-	}
+	r.watch()
 	kept := &core.Call{Op: c.Op, Outs: slices.Clone(c.Outs), Ins: slices.Clone(c.Ins), Ints: slices.Clone(c.Ints), InPlace: c.InPlace}
 	r.batch.checks = append(r.batch.checks, check{r.device.trace.Suspect(kept), err})
 	return s.faults, shader.Word(s.faults) + uint32(slot), nil

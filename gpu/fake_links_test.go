@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/gpu/driver"
@@ -18,17 +19,23 @@ import (
 
 func init() {
 	core.RegisterBackend(core.Backend{Kind: "fakelink", Count: func() int { return math.MaxInt }, Open: func(index, ordinal int) (core.Device, error) {
-		f := &linkedDriver{}
+		f := &linkedDriver{mute: index >= MuteLinks}
 		return newDevice(index, ordinal, adapter{Adapter: f.Adapters()[0], driver: f})
 	}})
 }
 
 // A linkedDriver is a fake driver of GPUs that reach each other and have several queues. Each queue runs on a goroutine, at its own pace. Of
 // programs, only sums of collectives compute something.
-type linkedDriver struct{ fakeDriver }
+type linkedDriver struct {
+	fakeDriver
+	mute bool
+}
 
-func (*linkedDriver) Open(int) (driver.GPU, error) {
-	g := &linkedGPU{fakeGPU: &fakeGPU{programs: map[string]int{}}}
+// MuteLinks is the index of the first GPU of the linked fake driver that takes no signals.
+const MuteLinks = 1000
+
+func (f *linkedDriver) Open(int) (driver.GPU, error) {
+	g := &linkedGPU{fakeGPU: &fakeGPU{programs: map[string]int{}}, mute: f.mute}
 	g.linkedQueue = newLinkedQueue()
 	return g, nil
 }
@@ -37,6 +44,7 @@ type linkedGPU struct {
 	*fakeGPU
 	*linkedQueue
 	unlinked atomic.Bool
+	mute     bool
 	yield    func()
 	between  func() bool // Submit yields until it is true; nil for once
 }
@@ -44,6 +52,8 @@ type linkedGPU struct {
 func (g *linkedGPU) NewQueue() (driver.Queue, error) { return newLinkedQueue(), nil }
 
 func (g *linkedGPU) Yield(to func()) { g.yield = to }
+
+func (g *linkedGPU) Signals() bool { return !g.mute }
 
 func (g *linkedGPU) Reach(other driver.GPU) bool {
 	o, ok := other.(*linkedGPU)
@@ -213,6 +223,22 @@ func (l *linkedList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fr
 			data = source.memory
 		}
 		copy(to.(*linkedBuffer).memory[toOffset:toOffset+size], data[fromOffset:fromOffset+size])
+	})
+}
+
+func wordOf(b driver.Buffer, offset int) *uint32 {
+	return (*uint32)(unsafe.Pointer(&b.(*linkedBuffer).memory[offset]))
+}
+
+func (l *linkedList) Signal(b driver.Buffer, offset int, number uint32) {
+	l.commands = append(l.commands, func([]byte) { atomic.StoreUint32(wordOf(b, offset), number) })
+}
+
+func (l *linkedList) Await(b driver.Buffer, offset int, number uint32) {
+	l.commands = append(l.commands, func([]byte) {
+		for int32(number-atomic.LoadUint32(wordOf(b, offset))) > 0 {
+			time.Sleep(10 * time.Microsecond)
+		}
 	})
 }
 

@@ -29,6 +29,7 @@ func openDevices() []*Device {
 // links says which other GPUs a device reaches.
 type links struct {
 	linked  driver.Linked // the device's GPU; nil if its driver links none
+	signals driver.Queue  // see [Device.beside]; nil before its first use
 	mu      sync.Mutex
 	reached map[*Device]bool
 }
@@ -113,16 +114,21 @@ func (f *fence) holdBack(after func(s driver.Status)) {
 }
 
 // A fencedStatus is the status of a batch that is a fence for others and waits for fences itself. It is done after those fences have ended
-// for the host too, so that the errors of what the batch used are known before its calls end.
+// for the host too, and after other processes have told whether what they have written is valid, so that the errors of what the batch used
+// are known before its calls end.
 type fencedStatus struct {
 	driver.Status
-	own   *fence
-	after []*fence
+	own     *fence
+	after   []*fence
+	written []foreign
 }
 
 // Done implements [driver.Status]. If a GPU was lost that the batch waits for, the wait may never end, so its GPU is lost too.
 func (s *fencedStatus) Done() (done, failed bool) {
 	done, failed = s.Status.Done()
+	if done && !failed && slices.ContainsFunc(s.written, func(f foreign) bool { return !f.Known() }) {
+		return false, false
+	}
 	for _, f := range s.after {
 		switch {
 		case !f.ended.Load():
@@ -187,7 +193,7 @@ func (s *stream) giveTo(gpu driver.GPU, b *batch, status driver.Status) driver.S
 	submit(b.list, s.device.params, b.params, status)
 	b.fence = &fence{device: s.device, status: status}
 	s.addFence(b.fence, b.last)
-	return &fencedStatus{status, b.fence, b.after}
+	return &fencedStatus{status, b.fence, b.after, b.written}
 }
 
 // streamOf returns the stream of a GPU that an event is of, and the number of its call; nil for other events.

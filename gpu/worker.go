@@ -214,6 +214,9 @@ func (s *stream) execute(r *encoder, c *core.Call) error {
 	if err := s.device.lost.Get(); err != nil {
 		return err
 	}
+	if x, ok := c.Own.(*core.Signals); ok {
+		return r.recordSignals(c, x)
+	}
 	switch {
 	case c.Fn != nil:
 		if !c.HostOnly {
@@ -422,6 +425,10 @@ func (s *stream) complete(b *batch) {
 		}
 	}
 	s.checkFaults(b)
+	s.failForeign(b)
+	if b.watching {
+		s.device.trace.Unwatch(b.watched)
+	}
 	var took time.Duration
 	if s.queue == nil { // batches of other queues run at the same time
 		took = s.device.pacing.measure(b.list.Len(), b.begun, s.forCollectives.Load())
@@ -486,5 +493,4 @@ func (s *stream) checkFaults(b *batch) {
 		}
 		b.faults.release(s.device)
 	}
-	s.device.trace.Unwatch(b.watched)
 }

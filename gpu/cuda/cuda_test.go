@@ -122,7 +122,7 @@ func await(t *testing.T, s driver.Status) (failed bool) {
 }
 
 // TestPeers checks the calls by which a GPU uses another's memory, in a queue of its own, after the other's work, and between the commands of
-// a long list.
+// a long list, and those by which it exchanges signals.
 func TestPeers(t *testing.T) {
 	compiler(t)
 	log := fake(t, "peers", "FAKE_DEVICES=2")
@@ -132,6 +132,7 @@ func TestPeers(t *testing.T) {
 		"wait 0", "copy 1024", "record", "wait 0",
 		"set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1", "set 0 x 1",
 		"event 2", "copy 1024", "record", "set 0 x 1", "record",
+		"signal 7 at 0 0", "await 8 at 4 0", "record",
 		"free", "free",
 		"release 1: held 0 memory, 0 host, 2 events, 0 modules, 1 streams", "release 0: held 0 memory, 0 host, 0 events, 0 modules, 0 streams",
 	}, log)
@@ -180,6 +181,12 @@ func peers(t *testing.T) {
 	gpus[0].Submit(long, nil, nil, ended)
 	require.False(t, await(t, ended))
 	require.Equal(t, 1, between)
+	require.True(t, gpus[0].(driver.Signaling).Signals())
+	signals, told := gpus[0].NewCommandList().(driver.SignalList), gpus[0].NewStatus()
+	signals.Signal(to, 0, 7)
+	signals.Await(to, 4, 8)
+	q.Submit(signals, nil, nil, told)
+	require.False(t, await(t, told))
 	q.Release()
 	to.Release()
 	from.Release()

@@ -40,6 +40,7 @@ enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+  CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122, // such operations of 32 bits are older
 };
 
 enum {
@@ -49,6 +50,8 @@ enum {
   CU_MEMHOSTALLOC_PORTABLE = 1,
   CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
   CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+  CU_STREAM_WAIT_VALUE_GEQ = 0,
+  CU_STREAM_WRITE_VALUE_DEFAULT = 0,
 };
 
 typedef struct {
@@ -81,6 +84,8 @@ typedef struct {
   F(cuStreamWaitEvent, stream_wait, (CUstream stream, CUevent event, unsigned flags))                                  \
   F(cuStreamCreate, stream_create, (CUstream * stream, unsigned flags))                                                \
   F(cuStreamDestroy_v2, stream_destroy, (CUstream stream))                                                             \
+  F(cuStreamWaitValue32_v2, await, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                  \
+  F(cuStreamWriteValue32_v2, signal, (CUstream stream, CUdeviceptr at, uint32_t value, unsigned flags))                \
   F(cuStreamQuery, stream_query, (CUstream stream))                                                                    \
   F(cuEventCreate, event_create, (CUevent * event, unsigned flags))                                                    \
   F(cuEventDestroy_v2, event_destroy, (CUevent event))                                                                 \

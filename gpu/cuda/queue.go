@@ -35,6 +35,19 @@ func (g *device) Reach(other driver.GPU) bool {
 	return ok && C.plaitk_cu_reach(g.g, o.g) != 0
 }
 
+// Signals implements [driver.Signaling].
+func (g *device) Signals() bool { return g.g.signals != 0 }
+
+// Signal implements [driver.SignalList].
+func (l *commands) Signal(b driver.Buffer, offset int, number uint32) {
+	l.list = append(l.list, C.plaitk_cu_command{kind: C.PLAITK_CU_SIGNAL, to: address(b, offset), x: C.uint32_t(number)})
+}
+
+// Await implements [driver.SignalList].
+func (l *commands) Await(b driver.Buffer, offset int, number uint32) {
+	l.list = append(l.list, C.plaitk_cu_command{kind: C.PLAITK_CU_AWAIT, to: address(b, offset), x: C.uint32_t(number)})
+}
+
 // Yield implements [driver.Linked].
 func (g *device) Yield(to func()) { g.yield = to }
 

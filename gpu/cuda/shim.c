@@ -87,6 +87,7 @@ static plaitk_cu *open_device(int number, char *error) {
     }
     if (e) cu->context_release(g->device);
   }
+  if (!e) g->signals = attribute(g->device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
   if (!e) return g;
   plaitk_cu_describe(e, error, PLAITK_CU_TEXT);
   free(g);
@@ -269,6 +270,21 @@ static void product(plaitk_cu *g, CUstream stream, const plaitk_lt_product *p) {
   snprintf(g->error, sizeof g->error, "a matrix product by cuBLASLt: %s (%d)", plaitk_lt_status(status), status);
 }
 
+static const char *name_of(const plaitk_cu_command *c) {
+  switch (c->kind) {
+  case PLAITK_CU_CLEAR:
+    return "clearing memory";
+  case PLAITK_CU_GRAPH:
+    return "a graph";
+  case PLAITK_CU_SIGNAL:
+    return "a signal";
+  case PLAITK_CU_AWAIT:
+    return "waiting for a signal";
+  default:
+    return "copying memory";
+  }
+}
+
 // Gives the commands to a stream, up to the first that fails. Returns 1 if none does.
 static int give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, int n, const plaitk_lt_product *products,
                  const char *data, const char *copied) {
@@ -295,8 +311,14 @@ static int give(plaitk_cu *g, CUstream stream, const plaitk_cu_command *list, in
     case PLAITK_CU_GRAPH:
       e = cu->graph_launch(c->graph, stream);
       break;
+    case PLAITK_CU_SIGNAL:
+      e = cu->signal(stream, c->to, c->x, CU_STREAM_WRITE_VALUE_DEFAULT);
+      break;
+    case PLAITK_CU_AWAIT:
+      e = cu->await(stream, c->to, c->x, CU_STREAM_WAIT_VALUE_GEQ);
+      break;
     }
-    if (e) fail(g, c->kind == PLAITK_CU_CLEAR ? "clearing memory" : c->kind == PLAITK_CU_GRAPH ? "a graph" : "copying memory", e);
+    if (e) fail(g, name_of(c), e);
   }
   return g->failed == before;
 }

@@ -40,6 +40,7 @@ typedef struct plaitk_cu {
   CUstream stream;
   int32_t failed;             // number of errors since they were last read
   int32_t lost;               // 1 if the device is lost, PLAITK_CU_LEFT after plaitk_cu_leave
+  int32_t signals;            // 1 if it takes PLAITK_CU_SIGNAL and PLAITK_CU_AWAIT
   char error[PLAITK_CU_TEXT]; // the first of these errors
   plaitk_cu_event *spare;     // events for reuse
   plaitk_lt *lt;              // the library of matrix products, NULL for none
@@ -67,11 +68,21 @@ typedef struct {
   char name[64];
 } plaitk_cu_program;
 
-enum { PLAITK_CU_DISPATCH, PLAITK_CU_COPY, PLAITK_CU_COPY_PARAMS, PLAITK_CU_CLEAR, PLAITK_CU_PRODUCT, PLAITK_CU_GRAPH };
+enum {
+  PLAITK_CU_DISPATCH,
+  PLAITK_CU_COPY,
+  PLAITK_CU_COPY_PARAMS,
+  PLAITK_CU_CLEAR,
+  PLAITK_CU_PRODUCT,
+  PLAITK_CU_GRAPH,
+  PLAITK_CU_SIGNAL,
+  PLAITK_CU_AWAIT,
+};
 
 // A command of a list. A dispatch runs x * y * z workgroups of a program; its parameters are at the offset params of the
 // data of the list. A copy from the parameters has its source there too, at from. A product is number x of a list of its
-// own.
+// own. A signal writes x to the word at to, also in memory of another device, and an await holds back the queue until
+// that word is at least x.
 typedef struct {
   uint32_t kind, params, x, y, z;
   const plaitk_cu_program *program;

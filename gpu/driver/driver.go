@@ -75,6 +75,25 @@ type Sharing interface {
 	OpenShared(handle []byte, size int) (Buffer, error)
 }
 
+// A Signaling is a GPU whose queues other processes can hold back and release.
+type Signaling interface {
+	Linked
+	Sharing
+	// Signals reports whether the GPU can do so. Its command lists are then each a [SignalList].
+	Signals() bool
+}
+
+// A SignalList is a list whose commands write and await numbers in 32-bit words of buffers, which may be another process's. Offsets are
+// multiples of 4.
+type SignalList interface {
+	CommandList
+	// Signal appends a command that writes the number once the commands before it have run.
+	Signal(b Buffer, offset int, number uint32)
+	// Await appends a command that holds back those behind it until the word is at least the number, of which a word that has overflowed is
+	// not short: number - word is not positive as an int32.
+	Await(b Buffer, offset int, number uint32)
+}
+
 // A Queue runs lists of commands in order. It is used by the goroutine that uses its GPU.
 type Queue interface {
 	// Submit and After are those of [GPU] and [Linked].

@@ -84,7 +84,7 @@ func (m *rendezvous) announce(p *rankCall) {
 		return
 	}
 	p.process = m.world.process
-	p.small, p.site = p.isSmall(), m.world.sharing.site(p, len(m.ranks))
+	p.small, p.site = p.isSmall(), m.world.sharing.site(p, m)
 	w := m.message(announcement)
 	w.int(p.rank)
 	w.operation(p.op)
@@ -159,7 +159,7 @@ func (m *rendezvous) receive(from int, kind messageKind, r *reader) {
 			round.hear()
 		}
 	case ready:
-		key, state := r.key(), readiness{uint32(r.uint()), r.places()}
+		key, state := r.key(), r.readiness()
 		if r.err != nil {
 			return
 		}

@@ -165,7 +165,11 @@ func (j *wireJob) runSteps() error {
 	var used []core.Stream
 	var failed error
 	for _, s := range j.steps {
-		stream, err := j.launchStep(s)
+		p := j.calls[s.owner]
+		stream, err := p.streams.find(j.name, p.stream.Device(), everyone, direct)
+		if err == nil {
+			err = j.launchStep(s, stream)
+		}
 		if err != nil {
 			failed = err
 			break
@@ -180,36 +184,39 @@ func (j *wireJob) runSteps() error {
 			failed = err
 		}
 	}
-	for _, s := range j.steps {
-		for _, out := range j.own(s.outs) {
-			if err := j.borrowed(out).Err(); failed == nil {
-				failed = err
-			}
-		}
+	if failed == nil {
+		failed = j.outputFailure()
 	}
 	return failed
 }
 
-// launchStep launches a step on its owner's device.
-func (j *wireJob) launchStep(s *step) (core.Stream, error) {
-	p := j.calls[s.owner]
-	stream, err := p.streams.find(j.name, p.stream.Device(), everyone, direct)
-	if err != nil {
-		return nil, err
+// outputFailure returns the failure of an output here that this process's steps have written.
+func (j *wireJob) outputFailure() error {
+	for _, s := range j.steps {
+		for _, out := range j.own(s.outs) {
+			if err := j.borrowed(out).Err(); err != nil {
+				return err
+			}
+		}
 	}
+	return nil
+}
+
+// launchStep launches a step on a stream of its owner's device.
+func (j *wireJob) launchStep(s *step, stream core.Stream) error {
 	c := stream.Begin(contract.Combine, j.name)
 	c.OnCancel = onCancel(j.ownCalls())
 	if err := j.fill(c, s); err != nil {
 		stream.Abandon(c)
-		return nil, err
+		return err
 	}
 	contract.CombineAttrs{Op: s.op, Divisor: s.divisor}.AddTo(c)
 	if len(c.Outs) == 0 {
 		stream.Abandon(c)
-		return stream, nil
+		return nil
 	}
 	stream.Launch(c)
-	return stream, nil
+	return nil
 }
 
 // fill sets the operands of a step's call.

@@ -12,7 +12,7 @@ import (
 // sendAcross announces a send to a rank of another process. Small data goes along.
 func (m *rendezvous) sendAcross(p *rankCall) {
 	m.numbered++
-	p.number, p.process, p.site = m.numbered, m.world.process, m.world.sharing.site(p, len(m.ranks))
+	p.number, p.process, p.site = m.numbered, m.world.process, m.world.sharing.site(p, m)
 	m.outgoing[p.number] = p
 	p.timer = time.AfterFunc(p.op.Timeout, func() { m.withdraw(p) })
 	to := m.home(p.op.Root)
@@ -56,7 +56,7 @@ func (m *rendezvous) receiveAcross(send, recv *rankCall) {
 	w := m.message(matched)
 	w.uint(send.number)
 	w.int(recv.rank)
-	recv.site = m.world.sharing.site(recv, len(m.ranks))
+	recv.site = m.world.sharing.site(recv, m)
 	w.site(recv.site)
 	w.bool(small)
 	m.world.post(send.process, w)

@@ -18,6 +18,7 @@ type deviceID struct{ process, ordinal int }
 type site struct {
 	device  deviceID
 	reaches []deviceID // devices whose memory it can use
+	signals bool       // the device can wait for those of other processes: see [exchange]
 }
 
 func (s *site) reachesAll(sites []*site) bool {
@@ -51,19 +52,20 @@ type ownDevice struct {
 	reaches []deviceID
 	tried   int                    // how many of the offers
 	blocks  map[string]core.Memory // open blocks, by their handles
+	signals signals
 }
 
 func newSharing(process int, tell func(message writer)) *sharing {
 	return &sharing{process: process, tell: tell, machine: disk.Boot()}
 }
 
-// site returns the site of a call of a group of n ranks; nil if other processes cannot use the memory of its tensors.
-func (s *sharing) site(p *rankCall, n int) *site {
+// site returns the site of a call of a group; nil if other processes cannot use the memory of its tensors.
+func (s *sharing) site(p *rankCall, m *rendezvous) *site {
 	if p.stream == nil || s.machine == "" || p.op.ByNode {
 		return nil
 	}
 	d, ok := p.stream.Device().(core.SharingDevice)
-	if !ok || !d.Shares() || p.op.Op == Avg && p.op.Kind.reduces() && !d.Divides(float64(n)) {
+	if !ok || !d.Shares() || p.op.Op == Avg && p.op.Kind.reduces() && !d.Divides(float64(len(m.ranks))) {
 		return nil
 	}
 	if p.splitsWord() { // two devices could write parts of it
@@ -80,7 +82,7 @@ func (s *sharing) site(p *rankCall, n int) *site {
 	if o.refuses {
 		return nil
 	}
-	return &site{deviceID{s.process, d.Ordinal()}, slices.Clone(o.reaches)}
+	return &site{deviceID{s.process, d.Ordinal()}, slices.Clone(o.reaches), o.hasLane(laneKey{m.id, p.op.channel})}
 }
 
 // splitsWord reports whether a tensor begins within a 32-bit word.
@@ -234,10 +236,11 @@ func (s *sharing) close(inUse bool) {
 	defer s.mu.Unlock()
 	s.closed = true
 	for _, o := range s.own {
-		for _, m := range o.blocks {
-			if !inUse {
+		if !inUse {
+			for _, m := range o.blocks {
 				o.CloseShared(m)
 			}
+			o.closeSignals()
 		}
 		o.blocks = nil
 	}
@@ -254,6 +257,7 @@ func (w *writer) site(s *site) {
 		w.uint(uint64(d.process))
 		w.uint(uint64(d.ordinal))
 	}
+	w.bool(s.signals)
 }
 
 // site reads the site of a call of a process.
@@ -265,5 +269,6 @@ func (r *reader) site(process int) *site {
 	for range r.count() {
 		s.reaches = append(s.reaches, deviceID{int(r.uint()), int(r.uint())})
 	}
+	s.signals = r.bool()
 	return s
 }

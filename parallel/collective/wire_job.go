@@ -26,6 +26,7 @@ type wireJob struct {
 	plan       []step
 	small      bool       // see [smallLimit]
 	linked     bool       // devices use each other's memory: see [linked]
+	signaled   bool       // and wait for each other: see [exchange]
 	before     []*wireJob // jobs that must end first, so that not too many run at a time
 	reads      [][]core.Event
 	writes     [][]core.Event
@@ -71,6 +72,20 @@ type wirePeer struct {
 type readiness struct {
 	tag    uint32           // of the first message to the process
 	places map[source]place // of a linked job: where its tensors are
+	words  place            // of a signaled job: the words that the process that hears it sets
+	number uint32           // to this number
+}
+
+func (w *writer) readiness(s readiness) {
+	w.uint(uint64(s.tag))
+	w.places(s.places)
+	w.bytes(s.words.block)
+	w.uint(uint64(s.words.at))
+	w.uint(uint64(s.number))
+}
+
+func (r *reader) readiness() readiness {
+	return readiness{uint32(r.uint()), r.places(), place{r.bytes(), int(r.uint())}, uint32(r.uint())}
 }
 
 // jobsAtOnce is how many transfers of one channel run at a time. They begin in the order of the calls, which is the same in all processes.
@@ -95,7 +110,7 @@ func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCa
 	switch {
 	case small:
 	case linked(calls):
-		j.linked = true
+		j.linked, j.signaled = true, signaled(calls)
 		j.assign()
 	default:
 		j.units, j.received = j.cut()
@@ -107,8 +122,12 @@ func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCa
 func (j *wireJob) follow() {
 	m := j.rendezvous
 	list := slices.DeleteFunc(m.newest[j.key.channel], func(o *wireJob) bool { return o.end.known.Load() })
-	if n := len(list); n >= jobsAtOnce {
-		j.before = slices.Clone(list[:n-jobsAtOnce+1])
+	most := jobsAtOnce
+	if j.signaled { // devices wait in the order in which the jobs are launched
+		most = 1
+	}
+	if n := len(list); n >= most {
+		j.before = slices.Clone(list[:n-most+1])
 	}
 	m.newest[j.key.channel] = append(list, j)
 }
@@ -162,6 +181,11 @@ func (j *wireJob) waits() []core.Event {
 }
 
 func (j *wireJob) run() {
+	if j.signaled {
+		j.exchange()
+		j.finish()
+		return
+	}
 	err := j.await()
 	if j.small {
 		j.mu.Lock()
@@ -201,12 +225,9 @@ func (j *wireJob) timeout() (d time.Duration) {
 
 // await waits for this process's tensors, and for the jobs that must end first.
 func (j *wireJob) await() error {
-	for _, o := range j.before {
-		if err := j.BlockOn(o.end, onlyCall, o.end.Known); err != nil {
-			return err
-		}
+	if err := j.awaitTurn(); err != nil {
+		return err
 	}
-	j.before = nil
 	for _, e := range j.waits() {
 		if err := j.BlockOn(e, onlyCall, e.WaitFor); err != nil {
 			return err
@@ -215,13 +236,27 @@ func (j *wireJob) await() error {
 	if j.small {
 		return nil // joinSmall finds the failures
 	}
+	return j.inputFailure()
+}
+
+// awaitTurn waits for the jobs that must end first.
+func (j *wireJob) awaitTurn() error {
+	for _, o := range j.before {
+		if err := j.BlockOn(o.end, onlyCall, o.end.Known); err != nil {
+			return err
+		}
+	}
+	j.before = nil
+	return nil
+}
+
+// inputFailure returns the failure of an input of this process, which is that of the job.
+func (j *wireJob) inputFailure() error {
 	for i := range j.plan {
-		for _, in := range j.plan[i].ins {
-			if p := j.calls[in.rank]; p.here() {
-				if err := j.borrowed(in).Err(); err != nil {
-					j.fail(err) // as it is, so that it counts as reported
-					return inputError(p, err)
-				}
+		for _, in := range j.own(j.plan[i].ins) {
+			if err := j.borrowed(in).Err(); err != nil {
+				j.fail(err) // as it is, so that it counts as reported
+				return inputError(j.calls[in.rank], err)
 			}
 		}
 	}
@@ -236,20 +271,7 @@ func (j *wireJob) cancel(err error) { j.Cancel(onlyCall, err) }
 
 // finish ends the job.
 func (j *wireJob) finish() {
-	if err := j.failure(); err != nil {
-		onCancel(j.ownCalls())(err)
-		for _, p := range j.calls {
-			for _, out := range p.outs {
-				switch {
-				case j.small: // joinSmall has done so
-				case j.written.Load():
-					out.Fail(err)
-				default:
-					out.FailUnchanged(err)
-				}
-			}
-		}
-	}
+	j.failOutputs()
 	m := j.rendezvous
 	m.world.drop(j)
 	m.mu.Lock()
@@ -264,7 +286,29 @@ func (j *wireJob) finish() {
 	if len(pending(j.last)) == 0 {
 		endNow(j.calls)
 	}
-	j.end.resolve(j.last...)
+	if !j.end.known.Load() {
+		j.end.resolve(j.last...)
+	}
+}
+
+// failOutputs passes an error of the job to its works and outputs here.
+func (j *wireJob) failOutputs() {
+	err := j.failure()
+	if err == nil {
+		return
+	}
+	onCancel(j.ownCalls())(err)
+	for _, p := range j.calls {
+		for _, out := range p.outs {
+			switch {
+			case j.small: // joinSmall has done so
+			case j.written.Load():
+				out.Fail(err)
+			default:
+				out.FailUnchanged(err)
+			}
+		}
+	}
 }
 
 // ownCalls returns the calls of this process.

@@ -140,8 +140,7 @@ func (j *wireJob) transfer(err error) {
 	tag := m.world.tags.Add(uint32(j.received)) - uint32(j.received)
 	w := m.message(ready)
 	w.key(j.key)
-	w.uint(uint64(tag & tagMask))
-	w.places(places)
+	w.readiness(readiness{tag: tag & tagMask, places: places})
 	for process, p := range j.peers {
 		if p.sends+p.receives > 0 {
 			m.world.post(process, w)

@@ -7,6 +7,7 @@
 //   FAKE_DEVICES  the number of GPUs, 1 if unset
 //   FAKE_CAPABILITY  their compute capability times ten, 90 if unset
 //   FAKE_PEERS    whether they reach each other, 1 if unset
+//   FAKE_SIGNALS  whether their streams can write and await words, 1 if unset
 //   FAKE_FAIL     function:error
 #include <stdarg.h>
 #include <stdio.h>
@@ -112,6 +113,7 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
   case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: return *value = capability % 10, 0;
   case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: return *value = 132, 0;
   case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return *value = 1024, 0;
+  case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS: return *value = number("FAKE_SIGNALS", 1), 0;
   default: return *value = 0, 0;
   }
 }
@@ -144,6 +146,18 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags) {
   (void)s, (void)e;
   CHECK(cuStreamWaitEvent);
   note("wait %u", flags);
+  return 0;
+}
+CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr at, uint32_t value, unsigned flags) {
+  (void)s;
+  CHECK(cuStreamWaitValue32_v2);
+  note("await %u at %llu %u", value, at % 8, flags);
+  return 0;
+}
+CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr at, uint32_t value, unsigned flags) {
+  (void)s;
+  CHECK(cuStreamWriteValue32_v2);
+  note("signal %u at %llu %u", value, at % 8, flags);
   return 0;
 }
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice other) {
