@@ -246,80 +246,100 @@ func (l *linkedList) Clear(to driver.Buffer, offset, size int) {
 	l.commands = append(l.commands, func([]byte) { clear(to.(*linkedBuffer).memory[offset : offset+size]) })
 }
 
-// A sumProgram is what the text of a sum of float32 says.
+// A sumProgram is what the text of a sum of float32, or of copies in vectors, says.
 type sumProgram struct {
-	ins, outs    []sumPlace
-	count, scale int // words of the parameters; no scale is -1
-	unit         int // elements per count
-	vector       int // elements per index
+	ins, outs     []sumPlace
+	count, scale  int // words of the parameters; no scale is -1
+	table, stride int // in vectors: the word with the first segment, and the words of each; 0 otherwise
 }
 
+// A sumPlace is a buffer, and the word of the parameters with the first element, or that word of each segment.
 type sumPlace struct{ buffer, first int }
 
 var (
-	sumCount  = regexp.MustCompile(`if \(i >= p\[(\d+)\]\.(\w)\)`)
-	sumIn     = regexp.MustCompile(`ld_x(\d+)\(p\[(\d+)\]\.(\w) \+ i\)`)
-	sumOut    = regexp.MustCompile(`st_x(\d+)\(p\[(\d+)\]\.(\w) \+ i, out\)`)
-	sumScale  = regexp.MustCompile(` \* bitcast<real>\(p\[(\d+)\]\.(\w)\)`)
-	sumIsSum  = regexp.MustCompile(`v = v \+ ld_`)
-	tileCount = regexp.MustCompile(`t < p\[(\d+)\]\.(\w)`)
-	tileIn    = regexp.MustCompile(`let x\d+_0 = x(\d+)\[p\[(\d+)\]\.(\w) \+ at`)
-	tileOut   = regexp.MustCompile(`(?m)^    x(\d+)\[p\[(\d+)\]\.(\w) \+ at.* = s_0;`)
+	sumCount   = regexp.MustCompile(`if \(i >= p\[(\d+)\]\.(\w)\)`)
+	sumIn      = regexp.MustCompile(`ld_x(\d+)\(p\[(\d+)\]\.(\w) \+ i\)`)
+	sumOut     = regexp.MustCompile(`st_x(\d+)\(p\[(\d+)\]\.(\w) \+ i, out\)`)
+	sumScale   = regexp.MustCompile(` \* bitcast<real>\(p\[(\d+)\]\.(\w)\)`)
+	sumIsSum   = regexp.MustCompile(`v = v \+ ld_`)
+	tileCount  = regexp.MustCompile(`t < p\[(\d+)\]\.(\w)`)
+	tileTable  = regexp.MustCompile(`var row = (\d+)u;`)
+	tileStride = regexp.MustCompile(`row \+= (\d+)u;`)
+	tileIn     = regexp.MustCompile(`let x\d+_0 = x(\d+)\[word\(row \+ (\d+)u\) \+ at_0\]`)
+	tileOut    = regexp.MustCompile(`      x(\d+)\[word\(row \+ (\d+)u\) \+ at_0\] = s_0;`)
 )
 
 // readSum returns the sum that a program computes, or nil.
 func readSum(text string) *sumProgram {
+	number := func(s string) int {
+		n, _ := strconv.Atoi(s)
+		return n
+	}
 	word := func(m []string) int {
-		n, _ := strconv.Atoi(m[len(m)-2])
-		return 4*n + map[string]int{"x": 0, "y": 1, "z": 2, "w": 3}[m[len(m)-1]]
+		return 4*number(m[len(m)-2]) + map[string]int{"x": 0, "y": 1, "z": 2, "w": 3}[m[len(m)-1]]
 	}
-	p := &sumProgram{unit: 1, vector: 1, scale: -1}
-	count, ins, outs := sumCount, sumIn, sumOut
-	if tileCount.MatchString(text) {
-		count, ins, outs, p.unit, p.vector = tileCount, tileIn, tileOut, 4096, 4
-	} else if !sumIsSum.MatchString(text) {
-		return nil
-	}
-	m := count.FindStringSubmatch(text)
-	if m == nil {
-		return nil
-	}
-	p.count = word(m)
+	p := &sumProgram{scale: -1}
 	if m := sumScale.FindStringSubmatch(text); m != nil {
 		p.scale = word(m)
 	}
-	places := func(list [][]string) (all []sumPlace) {
-		for _, m := range list {
-			buffer, _ := strconv.Atoi(m[1])
-			all = append(all, sumPlace{buffer, word(m)})
+	switch m := tileCount.FindStringSubmatch(text); {
+	case m != nil && tileTable.MatchString(text):
+		p.count, p.table, p.stride = word(m), number(tileTable.FindStringSubmatch(text)[1]), number(tileStride.FindStringSubmatch(text)[1])
+		places := func(list [][]string) (all []sumPlace) {
+			for _, m := range list {
+				all = append(all, sumPlace{number(m[1]), number(m[2])})
+			}
+			return all
 		}
-		return all
+		p.ins, p.outs = places(tileIn.FindAllStringSubmatch(text, -1)), places(tileOut.FindAllStringSubmatch(text, -1))
+	case sumIsSum.MatchString(text):
+		p.count = word(sumCount.FindStringSubmatch(text))
+		places := func(list [][]string) (all []sumPlace) {
+			for _, m := range list {
+				all = append(all, sumPlace{number(m[1]), word(m)})
+			}
+			return all
+		}
+		p.ins, p.outs = places(sumIn.FindAllStringSubmatch(text, -1)), places(sumOut.FindAllStringSubmatch(text, -1))
+	default:
+		return nil
 	}
-	p.ins, p.outs = places(ins.FindAllStringSubmatch(text, -1)), places(outs.FindAllStringSubmatch(text, -1))
 	return p
 }
 
 // run computes the sum in the order of the inputs.
 func (p *sumProgram) run(buffers []driver.Buffer, params []byte) {
-	word := func(i int) uint32 { return binary.LittleEndian.Uint32(params[4*i:]) }
-	at := func(s sumPlace, i int) []byte {
-		return buffers[s.buffer].(*linkedBuffer).memory[4*(int(word(s.first))*p.vector+i):]
-	}
-	for i := range int(word(p.count)) * p.unit {
-		var sum float32
-		for k, in := range p.ins {
-			v := math.Float32frombits(binary.LittleEndian.Uint32(at(in, i)))
-			if k == 0 {
-				sum = v
-			} else {
-				sum += v
+	word := func(i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
+	join := func(n, row, vector int) {
+		at := func(s sumPlace, i int) []byte {
+			return buffers[s.buffer].(*linkedBuffer).memory[4*(word(row+s.first)*vector+i):]
+		}
+		for i := range n {
+			var sum float32
+			for k, in := range p.ins {
+				v := math.Float32frombits(binary.LittleEndian.Uint32(at(in, i)))
+				if k == 0 {
+					sum = v
+				} else {
+					sum += v
+				}
+			}
+			if p.scale >= 0 {
+				sum *= math.Float32frombits(uint32(word(p.scale)))
+			}
+			for _, out := range p.outs {
+				binary.LittleEndian.PutUint32(at(out, i), math.Float32bits(sum))
 			}
 		}
-		if p.scale >= 0 {
-			sum *= math.Float32frombits(word(p.scale))
-		}
-		for _, out := range p.outs {
-			binary.LittleEndian.PutUint32(at(out, i), math.Float32bits(sum))
+	}
+	if p.table == 0 {
+		join(word(p.count), 0, 1)
+		return
+	}
+	for row := p.table; ; row += p.stride {
+		join(4*word(row+1), row, 4)
+		if word(row) == word(p.count) {
+			return
 		}
 	}
 }

@@ -1,8 +1,10 @@
 package contract
 
 // Combine reduces the inputs element by element, in their order, and writes the result to every output. A divisor other
-// than 0 divides it. All operands are contiguous, of one dtype and length. Collectives launch this kernel.
-var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op", Floats: "divisor"})
+// than 0 divides it. All operands are contiguous, of one dtype and length. A call can do so for several segments, which have
+// their own lengths: its operands are those of the first segment, then those of the second, and so on, as many for each.
+// Collectives launch this kernel.
+var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op segments", Floats: "divisor"})
 
 // A CombineOp is the reduction of [Combine].
 type CombineOp int64
@@ -21,6 +23,7 @@ const (
 
 // CombineAttrs are the attributes of [Combine].
 type CombineAttrs struct {
-	Op      CombineOp
-	Divisor float64 // 0 for no division
+	Op       CombineOp
+	Segments int64   // 0 for one
+	Divisor  float64 // 0 for no division
 }

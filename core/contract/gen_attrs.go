@@ -15,10 +15,14 @@ func AttentionOf(c *core.Call) AttentionAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
-func (a CombineAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Op)).Float(a.Divisor) }
+func (a CombineAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Op), a.Segments).Float(a.Divisor)
+}
 
 // CombineOf reads the attributes of a call.
-func CombineOf(c *core.Call) CombineAttrs { return CombineAttrs{CombineOp(c.Ints[0]), c.Floats[0]} }
+func CombineOf(c *core.Call) CombineAttrs {
+	return CombineAttrs{CombineOp(c.Ints[0]), c.Ints[1], c.Floats[0]}
+}
 
 // AddTo adds the attributes to a call and returns it.
 func (a ArangeAttrs) AddTo(c *core.Call) *core.Call {

@@ -162,8 +162,8 @@ func (x *exchange) launchSteps() (later []core.Signal, err error) {
 	c := x.begin()
 	c.AddWaits(x.waits()...)
 	x.lane.LaunchSignals(c, begin)
-	for _, s := range x.steps {
-		if err := x.launchStep(s, x.lane); err != nil {
+	for _, steps := range x.batches() {
+		if err := x.launchBatch(steps, x.lane); err != nil {
 			return nil, err
 		}
 	}

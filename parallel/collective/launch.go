@@ -48,9 +48,16 @@ func launch(calls []*rankCall, last int, through *relay) error {
 	}
 	var used []core.Stream
 	link, cancelled := linkTime(calls), onCancel(calls)
+	list := make([]*step, len(plan))
 	for i := range plan {
-		s := &plan[i]
-		stream := calls[s.owner].stream
+		list[i] = &plan[i]
+	}
+	parts := single(list)
+	if straight {
+		parts = batches(list, func(s source) core.DType { return ops[s.rank].piece(s).dtype })
+	}
+	for _, part := range parts {
+		stream := calls[part[0].owner].stream
 		first := !slices.Contains(used, stream)
 		if first && link > 0 {
 			simulateLink(stream, ops[0].name(), link, waits)
@@ -61,7 +68,10 @@ func launch(calls []*rankCall, last int, through *relay) error {
 			c.AddWaits(waits...)
 		}
 		c.OnCancel = cancelled
-		s.fill(c, calls)
+		for _, s := range part {
+			s.fill(c, calls)
+		}
+		part[0].attrs(len(part)).AddTo(c)
 		stream.Launch(c)
 	}
 	var events []core.Event
@@ -158,7 +168,12 @@ func onCancel(calls []*rankCall) func(err error) {
 	}
 }
 
-// fill sets the operands and attributes of the kernel call for the step.
+// attrs returns the attributes of a call for steps of this kind.
+func (s *step) attrs(steps int) contract.CombineAttrs {
+	return contract.CombineAttrs{Op: s.op, Segments: int64(steps), Divisor: s.divisor}
+}
+
+// fill adds the operands of the step to a kernel call.
 func (s *step) fill(c *core.Call, calls []*rankCall) {
 	for _, src := range s.ins {
 		p := calls[src.rank]
@@ -168,5 +183,4 @@ func (s *step) fill(c *core.Call, calls []*rankCall) {
 		p := calls[dst.rank]
 		c.OutBorrowed(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
 	}
-	contract.CombineAttrs{Op: s.op, Divisor: s.divisor}.AddTo(c)
 }

@@ -36,9 +36,6 @@ func (j *wireJob) assign() {
 			s.owner = s.ins[0].rank // to write across a link is faster than to read
 		}
 		owner := j.home(s.owner)
-		if owner == me {
-			j.steps = append(j.steps, s)
-		}
 		for _, piece := range slices.Concat(s.ins, s.outs) {
 			switch process := j.home(piece.rank); {
 			case process == owner:
@@ -47,6 +44,16 @@ func (j *wireJob) assign() {
 			case process == me:
 				j.peers[owner].receives++
 			}
+		}
+		if owner != me {
+			continue
+		}
+		if len(s.ins) == 1 { // what is in its place already is not copied
+			in := j.piece(s.ins[0])
+			s.outs = slices.DeleteFunc(slices.Clone(s.outs), func(out source) bool { return j.here(out) && sameMemory(*in, *j.piece(out)) })
+		}
+		if len(s.outs) > 0 {
+			j.steps = append(j.steps, s)
 		}
 	}
 }
@@ -164,11 +171,11 @@ func (j *wireJob) runSteps() error {
 	}
 	var used []core.Stream
 	var failed error
-	for _, s := range j.steps {
-		p := j.calls[s.owner]
+	for _, steps := range j.batches() {
+		p := j.calls[steps[0].owner]
 		stream, err := p.streams.find(j.name, p.stream.Device(), everyone, direct)
 		if err == nil {
-			err = j.launchStep(s, stream)
+			err = j.launchBatch(steps, stream)
 		}
 		if err != nil {
 			failed = err
@@ -202,24 +209,27 @@ func (j *wireJob) outputFailure() error {
 	return nil
 }
 
-// launchStep launches a step on a stream of its owner's device.
-func (j *wireJob) launchStep(s *step, stream core.Stream) error {
+// batches groups this process's steps for calls.
+func (j *wireJob) batches() [][]*step {
+	return batches(j.steps, func(s source) core.DType { return j.piece(s).dtype })
+}
+
+// launchBatch launches steps, by one call, on a stream of their owner's device.
+func (j *wireJob) launchBatch(steps []*step, stream core.Stream) error {
 	c := stream.Begin(contract.Combine, j.name)
 	c.OnCancel = onCancel(j.ownCalls())
-	if err := j.fill(c, s); err != nil {
-		stream.Abandon(c)
-		return err
+	for _, s := range steps {
+		if err := j.fill(c, s); err != nil {
+			stream.Abandon(c)
+			return err
+		}
 	}
-	contract.CombineAttrs{Op: s.op, Divisor: s.divisor}.AddTo(c)
-	if len(c.Outs) == 0 {
-		stream.Abandon(c)
-		return nil
-	}
+	steps[0].attrs(len(steps)).AddTo(c)
 	stream.Launch(c)
 	return nil
 }
 
-// fill sets the operands of a step's call.
+// fill adds the operands of a step to a call.
 func (j *wireJob) fill(c *core.Call, s *step) error {
 	for _, in := range s.ins {
 		if j.here(in) {
@@ -233,16 +243,15 @@ func (j *wireJob) fill(c *core.Call, s *step) error {
 		c.InMemory(m, j.piece(in).dtype, from, s.n)
 	}
 	for _, out := range s.outs {
-		switch {
-		case !j.here(out):
-			m, from, err := j.remote(s, out)
-			if err != nil {
-				return err
-			}
-			c.OutMemory(m, j.piece(out).dtype, from, s.n)
-		case len(s.ins) > 1 || !sameMemory(*j.piece(s.ins[0]), *j.piece(out)):
+		if j.here(out) {
 			c.OutBorrowed(j.borrowed(out), j.piece(out).From+s.from, s.n)
+			continue
 		}
+		m, from, err := j.remote(s, out)
+		if err != nil {
+			return err
+		}
+		c.OutMemory(m, j.piece(out).dtype, from, s.n)
 	}
 	return nil
 }

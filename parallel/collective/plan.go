@@ -22,6 +22,14 @@ type source struct {
 	out         bool
 }
 
+// piece returns a piece of the operation of its rank.
+func (o *Operation) piece(s source) *Piece {
+	if s.out {
+		return &o.Outs[s.piece]
+	}
+	return &o.Ins[s.piece]
+}
+
 // A step joins pieces of several ranks into others, by one launch of the kernel "combine".
 type step struct {
 	owner   int // rank whose stream runs the step

@@ -26,8 +26,12 @@ type slot struct {
 	place
 }
 
-func (s *slot) ready() core.Signal { return core.Signal{Memory: s.memory, Word: s.word, Number: s.number} }
-func (s *slot) done() core.Signal  { return core.Signal{Memory: s.memory, Word: s.word + 1, Number: s.number} }
+func (s *slot) ready() core.Signal {
+	return core.Signal{Memory: s.memory, Word: s.word, Number: s.number}
+}
+func (s *slot) done() core.Signal {
+	return core.Signal{Memory: s.memory, Word: s.word + 1, Number: s.number}
+}
 
 // A laneKey names a channel of a group.
 type laneKey struct{ group, channel uint64 }

@@ -405,12 +405,7 @@ func (j *wireJob) own(list []source) (own []source) {
 	return own
 }
 
-func (j *wireJob) piece(s source) *Piece {
-	if s.out {
-		return &j.calls[s.rank].op.Outs[s.piece]
-	}
-	return &j.calls[s.rank].op.Ins[s.piece]
-}
+func (j *wireJob) piece(s source) *Piece { return j.calls[s.rank].op.piece(s) }
 
 func (j *wireJob) borrowed(s source) *core.Borrowed {
 	if s.out {

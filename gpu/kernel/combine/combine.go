@@ -18,33 +18,69 @@ import (
 func init() { kernel.Register(contract.Combine, combine) }
 
 func combine(r *shader.Recorder, c *core.Call) error {
-	a, n := contract.CombineOf(c), c.Ins[0].Numel()
-	if a.Op == contract.CombineCopy {
-		return copyAll(r, c)
-	}
-	done := 0
-	if a.Op == contract.CombineSum && vectors(c) {
-		done = n / tile(c) * tile(c)
-		if err := sumVectors(r, c, a.Divisor, done); err != nil {
-			return err
+	a := contract.CombineOf(c)
+	segments := max(int(a.Segments), 1)
+	ins, outs := len(c.Ins)/segments, len(c.Outs)/segments
+	var list []segment
+	for i := range segments {
+		s := segment{op: c.Op, ins: c.Ins[i*ins : (i+1)*ins], outs: c.Outs[i*outs : (i+1)*outs]}
+		if a.Op == contract.CombineSum || a.Op == contract.CombineCopy && segments > 1 {
+			s.vectors = s.countVectors(a.Op)
 		}
+		list = append(list, s)
 	}
-	return join(r, c, a, done)
-}
-
-// copyAll copies the input to all outputs.
-func copyAll(r *shader.Recorder, c *core.Call) error {
-	in := &c.Ins[0]
-	for i := range c.Outs {
-		out := &c.Outs[i]
-		if out.Memory.Handle == in.Memory.Handle && out.Offset == in.Offset {
-			continue
+	if err := runVectors(r, list, a); err != nil {
+		return err
+	}
+	for i := range list {
+		s := &list[i]
+		var err error
+		if a.Op == contract.CombineCopy {
+			err = s.copyRest(r)
+		} else {
+			err = s.joinRest(r, a)
 		}
-		if err := copying.Copy(r, &core.Call{Op: c.Op, Outs: c.Outs[i : i+1], Ins: c.Ins}); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// A segment is pieces of one length that are joined.
+type segment struct {
+	op        string
+	ins, outs []core.Operand
+	vectors   int // how many vectors of 16 bytes [runVectors] joins; the rest is joined one by one
+}
+
+// done returns how many elements are joined as vectors.
+func (g *segment) done() int { return g.vectors * vectorBytes / g.ins[0].DType.Size() }
+
+// copyRest copies what is left of the input to all outputs.
+func (g *segment) copyRest(r *shader.Recorder) error {
+	in := rest(&g.ins[0], g.done())
+	if in.Numel() == 0 {
+		return nil
+	}
+	for i := range g.outs {
+		out := rest(&g.outs[i], g.done())
+		if out.Memory.Handle == in.Memory.Handle && out.Offset == in.Offset {
+			continue
+		}
+		if err := copying.Copy(r, &core.Call{Op: g.op, Outs: []core.Operand{out}, Ins: []core.Operand{in}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest returns an operand without its first elements.
+func rest(o *core.Operand, without int) core.Operand {
+	part := *o
+	part.Offset += without
+	part.Shape = []int{o.Numel() - without}
+	return part
 }
 
 // slabs are the slabs that a program binds. Operands in one slab share a binding.
@@ -67,13 +103,13 @@ type place struct {
 	first  string // index of the operand's first element
 }
 
-// places finds all operands of a call.
-func places(c *core.Call, find func(o *core.Operand) place) (ins, outs []place) {
-	for i := range c.Ins {
-		ins = append(ins, find(&c.Ins[i]))
+// places finds all operands of a segment.
+func (g *segment) places(find func(o *core.Operand) place) (ins, outs []place) {
+	for i := range g.ins {
+		ins = append(ins, find(&g.ins[i]))
 	}
-	for i := range c.Outs {
-		outs = append(outs, find(&c.Outs[i]))
+	for i := range g.outs {
+		outs = append(outs, find(&g.outs[i]))
 	}
 	return ins, outs
 }
@@ -93,9 +129,10 @@ func divide(s *shader.Builder, divisor float64) func(value string) string {
 	return func(value string) string { return value + " / " + by }
 }
 
-// join combines the elements from index from on, one by one.
-func join(r *shader.Recorder, c *core.Call, a contract.CombineAttrs, from int) error {
-	d, n := c.Ins[0].DType, c.Ins[0].Numel()-from
+// joinRest combines what is left of a segment, one by one.
+func (g *segment) joinRest(r *shader.Recorder, a contract.CombineAttrs) error {
+	d, from := g.ins[0].DType, g.done()
+	n := g.ins[0].Numel() - from
 	if n == 0 {
 		return nil
 	}
@@ -117,9 +154,9 @@ func join(r *shader.Recorder, c *core.Call, a contract.CombineAttrs, from int) e
 		}
 		return p
 	}
-	s.Specialize(len(c.Ins))
-	s.Specialize(len(c.Outs))
-	ins, outs := places(c, find)
+	s.Specialize(len(g.ins))
+	s.Specialize(len(g.outs))
+	ins, outs := g.places(find)
 	value := "v"
 	if t == expr.F32 {
 		value = divide(s, a.Divisor)(value)

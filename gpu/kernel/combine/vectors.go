@@ -2,39 +2,46 @@ package combine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/gpu/shader"
 )
 
-// Sums of large pieces are computed in vectors of 16 bytes. An invocation loads several vectors of each piece before it adds any, because
-// the memory of another GPU is far away.
+// Pieces are summed, and the pieces of several segments copied, in vectors of 16 bytes. An invocation loads several vectors of each piece
+// before it joins any, because the memory of another GPU is far away. One program joins several segments: to begin a program costs more than
+// a small one takes.
 
 const (
 	vectorBytes = 16
 	// unrolled is how many vectors of each piece an invocation has on the way at once.
 	unrolled = 4
+	// tile is how many vectors of a segment a workgroup joins at a time.
+	tile = shader.Threads * unrolled
+	// fixedWords bounds the words of parameters beside those of segments.
+	fixedWords = 8
 )
 
-// tile returns how many elements a workgroup sums at a time.
-func tile(c *core.Call) int { return shader.Threads * unrolled * vectorBytes / c.Ins[0].DType.Size() }
-
-// vectors reports whether the operands of a sum can be accessed as vectors.
-func vectors(c *core.Call) bool {
-	switch c.Ins[0].DType {
+// countVectors returns how many vectors of a segment can be joined as such.
+func (g *segment) countVectors(o contract.CombineOp) int {
+	d := g.ins[0].DType
+	switch d {
 	case core.Float32, core.Float16, core.BFloat16, core.Int32:
 	default:
-		return false
+		if o != contract.CombineCopy {
+			return 0
+		}
 	}
-	for _, list := range [][]core.Operand{c.Ins, c.Outs} {
+	for _, list := range [][]core.Operand{g.ins, g.outs} {
 		for i := range list {
 			if byteOf(&list[i])%vectorBytes != 0 {
-				return false
+				return 0
 			}
 		}
 	}
-	return true
+	return g.ins[0].Numel() * d.Size() / vectorBytes
 }
 
 // byteOf returns the offset of an operand in its slab.
@@ -42,43 +49,106 @@ func byteOf(o *core.Operand) int {
 	return int(o.Memory.Handle&shader.OffsetMask) + o.Offset*o.DType.Size()
 }
 
-// sumVectors sums the first n elements, a multiple of a tile. Fewer workgroups than tiles leave the rest of the GPU to other work.
-func sumVectors(r *shader.Recorder, c *core.Call, divisor float64, n int) error {
-	if n == 0 {
-		return nil
+// slabs returns the slabs of a segment's operands.
+func (g *segment) slabs() (list []int) {
+	for _, operands := range [][]core.Operand{g.ins, g.outs} {
+		for i := range operands {
+			list = append(list, shader.Slab(operands[i].Memory))
+		}
 	}
-	d := c.Ins[0].DType
+	return list
+}
+
+// runVectors joins the vectors of segments: those in the same slabs in one program, as far as its parameters have room.
+func runVectors(r *shader.Recorder, list []segment, a contract.CombineAttrs) error {
+	left := slices.DeleteFunc(slices.Clone(list), func(g segment) bool { return g.vectors == 0 })
+	for len(left) > 0 {
+		slabs := left[0].slabs()
+		room := (shader.MaxParamBytes/4 - fixedWords) / (2 + len(slabs))
+		var together, others []segment
+		for _, g := range left {
+			if len(together) < room && slices.Equal(g.slabs(), slabs) {
+				together = append(together, g)
+			} else {
+				others = append(others, g)
+			}
+		}
+		if err := runTogether(r, together, a); err != nil {
+			return err
+		}
+		left = others
+	}
+	return nil
+}
+
+// runTogether joins the vectors of segments in the same slabs. Fewer workgroups than tiles leave the rest of the GPU to other work.
+func runTogether(r *shader.Recorder, list []segment, a contract.CombineAttrs) error {
+	first := &list[0]
+	d, tiles := first.ins[0].DType, 0
+	for i := range list {
+		tiles += shader.Ceil(list[i].vectors, tile)
+	}
 	s := shader.New(r, "combine.vectors")
+	s.Specialize(int(a.Op))
 	s.Specialize(int(d))
-	s.Specialize(len(c.Ins))
-	s.Specialize(len(c.Outs))
-	groups := min(n/tile(c), r.GPU.CombineGroups)
-	tiles, step := s.Uint(n/tile(c)), s.Uint(groups)
+	s.Specialize(len(first.ins))
+	s.Specialize(len(first.outs))
+	groups := min(tiles, r.GPU.CombineGroups)
+	count, step := s.Uint(tiles), s.Uint(groups)
+	quotient := divide(s, a.Divisor)
 	var bound slabs
-	find := func(o *core.Operand) place {
+	role := 0
+	ins, outs := first.places(func(o *core.Operand) place {
 		number, added := bound.find(o)
 		s.Specialize(number)
-		p := place{buffer: fmt.Sprint("x", number), first: s.Uint(byteOf(o) / vectorBytes)}
 		if added {
-			s.Vec4Of(p.buffer, o.Memory)
+			s.Vec4Of(fmt.Sprint("x", number), o.Memory)
 		}
-		return p
+		role++
+		return place{buffer: fmt.Sprint("x", number), first: fmt.Sprintf("word(row + %du)", 1+role)}
+	})
+	table := s.Specialize(len(s.Words))
+	end := 0
+	for i := range list {
+		g := &list[i]
+		end += shader.Ceil(g.vectors, tile)
+		s.Uint(end)
+		s.Uint(g.vectors)
+		for _, operands := range [][]core.Operand{g.ins, g.outs} {
+			for k := range operands {
+				s.Uint(byteOf(&operands[k]) / vectorBytes)
+			}
+		}
 	}
-	ins, outs := places(c, find)
-	quotient := divide(s, divisor)
 	return s.Run(r, groups, func(w *shader.Text) {
+		w.Func("word(i: u32) -> u32", "return p[i >> 2u][i & 3u];")
 		w.Main(shader.Threads)
-		w.Add("  for (var t = group; t < %s; t += %s) {\n    let at = t * %du + li;", tiles, step, shader.Threads*unrolled)
+		w.Add(`  var row = %du;
+  var before = 0u;
+  for (var t = group; t < %s; t += %s) {
+    while (t >= word(row)) {
+      before = word(row);
+      row += %du;
+    }
+    let vectors = word(row + 1u);
+    let at = (t - before) * %du + li;`, table, count, step, 2+role, tile)
 		for u := range unrolled {
+			w.Add("    let at_%d = min(at + %du, vectors - 1u);", u, u*shader.Threads)
 			for k, p := range ins {
-				w.Add("    let x%d_%d = %s[%s + at + %du];", k, u, p.buffer, p.first, u*shader.Threads)
+				w.Add("    let x%d_%d = %s[%s + at_%d];", k, u, p.buffer, p.first, u)
 			}
 		}
 		for u := range unrolled {
-			w.Put(sum(d, len(ins), u, quotient))
-			for _, p := range outs {
-				w.Add("    %s[%s + at + %du] = s_%d;", p.buffer, p.first, u*shader.Threads, u)
+			if a.Op == contract.CombineCopy {
+				w.Add("    let s_%d = x0_%d;", u, u)
+			} else {
+				w.Put(sum(d, len(ins), u, quotient))
 			}
+			w.Add("    if (at + %du < vectors) {", u*shader.Threads)
+			for _, p := range outs {
+				w.Add("      %s[%s + at_%d] = s_%d;", p.buffer, p.first, u, u)
+			}
+			w.Add("    }")
 		}
 		w.Add("  }")
 	})

@@ -18,7 +18,7 @@ func init() { kernel.Register(contract.Combine, combine) }
 
 func combine(ctx *kernel.Context, c *core.Call) error {
 	ins, outs := len(c.Ins), len(c.Outs)
-	if ins == 0 || outs == 0 || c.Ins[0].Numel() == 0 {
+	if ins == 0 || outs == 0 {
 		return nil
 	}
 	scratch, err := ctx.Scratch((ins + outs) * int(unsafe.Sizeof(uintptr(0))))
@@ -32,10 +32,14 @@ func combine(ctx *kernel.Context, c *core.Call) error {
 	for i := range c.Outs {
 		pointers[ins+i] = c.Outs[i].Ptr()
 	}
-	first := &c.Ins[0]
 	a := contract.CombineOf(c)
-	C.plaitk_combine(C.int64_t(a.Op), C.int64_t(first.DType), C.int64_t(first.Numel()),
-		&pointers[0], C.int64_t(ins), &pointers[ins], C.int64_t(outs), C.double(a.Divisor))
+	segments := max(int(a.Segments), 1)
+	sources, targets := ins/segments, outs/segments
+	for i := range segments {
+		first := &c.Ins[i*sources]
+		C.plaitk_combine(C.int64_t(a.Op), C.int64_t(first.DType), C.int64_t(first.Numel()),
+			&pointers[i*sources], C.int64_t(sources), &pointers[ins+i*targets], C.int64_t(targets), C.double(a.Divisor))
+	}
 	return nil
 }
 
