@@ -3,6 +3,7 @@ package gpu
 // GPUs that reach each other: they use each other's memory, and wait for each other's batches without the host.
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -219,10 +220,18 @@ func (s *stream) fencing(other *stream) bool {
 // orderBehind makes the next batch run after call last of a stream with another queue. The call has been given to the driver.
 func (s *stream) orderBehind(r *encoder, other *stream, last uint64) bool {
 	f := other.fenceOf(last)
-	if f != nil && !slices.Contains(r.batch.after, f) {
+	if f == nil {
+		return false
+	}
+	if !slices.Contains(r.batch.after, f) {
 		r.batch.after = append(r.batch.after, f)
 	}
-	return f != nil
+	maps.DeleteFunc(s.behind, func(o *stream, n uint64) bool { return o.Done.Load() >= n })
+	if s.behind == nil {
+		s.behind = map[*stream]uint64{}
+	}
+	s.behind[other] = last
+	return true
 }
 
 // foreign returns an error if memory belongs to another GPU that is lost.

@@ -35,8 +35,9 @@ type stream struct {
 	_         backend.CacheLine
 	recorded  atomic.Uint64
 	submitted atomic.Uint64
-	scratch   backend.Cache // scratch memory, reused in the order of recording
-	faults    core.Memory   // one word for each call of a batch that may report a fault
+	scratch   backend.Cache      // scratch memory, reused in the order of recording
+	behind    map[*stream]uint64 // streams of other queues, and the last call of each that what is recorded next runs behind
+	faults    core.Memory        // one word for each call of a batch that may report a fault
 
 	// Written by the driver thread, inFlight and queuedElements by the worker too.
 	_              backend.CacheLine

@@ -125,9 +125,15 @@ func (s *stream) orderAfter(r *encoder, events []core.Event, n uint64) error {
 		if e.Done() {
 			continue
 		}
+		if j, ok := e.(core.Joint); ok && j.Known(0) {
+			if err := s.orderAfter(r, j.Parts(), n); err != nil {
+				return err
+			}
+			continue
+		}
 		other, last := streamOf(e)
 		here := other != nil && s.inOrder(other)
-		if here && other.submitted.Load() >= last {
+		if other != nil && s.behind[other] >= last || here && other.submitted.Load() >= last {
 			continue
 		}
 		if !r.batch.empty() { // the event may depend on what this batch holds back
