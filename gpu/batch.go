@@ -14,6 +14,8 @@ const (
 	fullBatch = 256
 	// maxInFlight is how many batches of a stream may be on the GPU. A launch blocks once CUDA's stream has 1024 commands.
 	maxInFlight = 3
+	// maxPeerInFlight is that of a stream with a queue of its own, whose batches are short and may wait for other processes.
+	maxPeerInFlight = 32
 	// faultSlots is how many calls of a batch may report a fault.
 	faultSlots = 256
 )
@@ -30,7 +32,8 @@ type batch struct {
 	unfinished int       // operations that must end before the batch has: the commands, and each readback
 	written    []foreign // what other processes write
 	watching   bool
-	watched    int // position in the device's trace; calls behind it may use results of a call that fails late
+	watched    int  // position in the device's trace; calls behind it may use results of a call that fails late
+	ran        bool // the GPU has run the commands, as far as is known
 	lost       bool
 	after      []*fence     // run before it; of other queues
 	fence      *fence       // its own, once it has been given to the driver
@@ -48,7 +51,7 @@ type check struct {
 func (b *batch) reset() {
 	b.list.Reset()
 	b.params = b.params[:0]
-	b.uploads, b.reads, b.checks, b.faults, b.written, b.watching, b.lost = nil, nil, nil, nil, nil, false, false
+	b.uploads, b.reads, b.checks, b.faults, b.written, b.watching, b.ran, b.lost = nil, nil, nil, nil, nil, false, false, false
 	b.after, b.fence, b.shared, b.elements = nil, nil, nil, 0
 }
 

@@ -119,16 +119,20 @@ func (f *fence) holdBack(after func(s driver.Status)) {
 // are known before its calls end.
 type fencedStatus struct {
 	driver.Status
-	own     *fence
-	after   []*fence
-	written []foreign
+	stream *stream
+	batch  *batch
+	own    *fence
+	after  []*fence
+	valid  []foreign
 }
 
 // Done implements [driver.Status]. If a GPU was lost that the batch waits for, the wait may never end, so its GPU is lost too.
 func (s *fencedStatus) Done() (done, failed bool) {
 	done, failed = s.Status.Done()
-	if done && !failed && slices.ContainsFunc(s.written, func(f foreign) bool { return !f.Known() }) {
-		return false, false
+	if done && !failed {
+		if s.stream.noteRun(s.batch); slices.ContainsFunc(s.valid, func(f foreign) bool { return !f.Known() }) {
+			return false, false
+		}
 	}
 	for _, f := range s.after {
 		switch {
@@ -194,7 +198,7 @@ func (s *stream) giveTo(gpu driver.GPU, b *batch, status driver.Status) driver.S
 	submit(b.list, s.device.params, b.params, status)
 	b.fence = &fence{device: s.device, status: status}
 	s.addFence(b.fence, b.last)
-	return &fencedStatus{status, b.fence, b.after, b.written}
+	return &fencedStatus{status, s, b, b.fence, b.after, b.written}
 }
 
 // streamOf returns the stream of a GPU that an event is of, and the number of its call; nil for other events.

@@ -99,5 +99,5 @@ const maxHeldPieces = 2
 // sendsPiece reports whether a batch with a piece of a collective is sent although more calls are queued, so that whoever waits for the
 // piece can continue.
 func (s *stream) sendsPiece(r *encoder) bool {
-	return s.inFlight.Load() < s.device.pacing.maxBatches() || len(r.batch.reads)+len(r.batch.uploads) >= maxHeldPieces
+	return s.inFlight.Load() < s.maxBatches() || len(r.batch.reads)+len(r.batch.uploads) >= maxHeldPieces
 }

@@ -380,7 +380,7 @@ func (s *stream) submit(r *encoder) {
 	if len(b.checks) > 0 {
 		s.collectFaults(b)
 	}
-	for s.inFlight.Load() >= s.device.pacing.maxBatches() || s.queueFull(b) {
+	for s.inFlight.Load() >= s.maxBatches() || s.queueFull(b) {
 		s.Sleep()
 	}
 	s.inFlight.Add(1)
@@ -450,6 +450,7 @@ func (s *stream) complete(b *batch) {
 		f.lost.Store(b.lost)
 		f.ended.Store(true)
 	}
+	ran := b.ran
 	b.last = 0
 	b.reset()
 	select {
@@ -460,9 +461,28 @@ func (s *stream) complete(b *batch) {
 	s.runMarks(last)
 	s.Done.Store(last)
 	s.markMu.Unlock()
-	s.inFlight.Add(-1)
+	if !ran {
+		s.inFlight.Add(-1)
+	}
 	s.Notify()
 	s.Rouse()
+}
+
+// noteRun counts a batch as no longer on the GPU, before its calls count as done. It runs on the driver thread.
+func (s *stream) noteRun(b *batch) {
+	if !b.ran {
+		b.ran = true
+		s.inFlight.Add(-1)
+		s.Rouse()
+	}
+}
+
+// maxBatches returns how many batches of the stream may be on the GPU.
+func (s *stream) maxBatches() int32 {
+	if s.queue != nil {
+		return maxPeerInFlight
+	}
+	return s.device.pacing.maxBatches()
 }
 
 // collectFaults adds commands that read the fault words of a batch back and clear them.
