@@ -226,6 +226,12 @@ func (l *linkedList) Copy(to driver.Buffer, toOffset int, from driver.Buffer, fr
 	})
 }
 
+// awaited counts the signals for which commands have waited.
+var awaited atomic.Int64
+
+// Awaited returns how many signals of other processes GPUs of the linked fake driver have waited for.
+func Awaited() int { return int(awaited.Load()) }
+
 func wordOf(b driver.Buffer, offset int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&b.(*linkedBuffer).memory[offset]))
 }
@@ -239,6 +245,7 @@ func (l *linkedList) Await(b driver.Buffer, offset int, number uint32) {
 		for int32(number-atomic.LoadUint32(wordOf(b, offset))) > 0 {
 			time.Sleep(10 * time.Microsecond)
 		}
+		awaited.Add(1)
 	})
 }
 

@@ -63,18 +63,27 @@ func meet(r *collective.Rank) error {
 var processLayouts = [][]int{{1, 1}, {1, 1, 1}, {2, 2}, {1, 3}}
 
 // TestSharedCollectives checks that collectives of GPUs that reach each other across processes have the bits of CPUs, and move nothing through
-// the host.
+// the host. GPUs that take signals use them if each process has one.
 func TestSharedCollectives(t *testing.T) {
+	t.Run("signals", func(t *testing.T) { sharedCollectives(t, 60) })
+	before := gpu.Awaited()
+	t.Run("hosts", func(t *testing.T) { sharedCollectives(t, gpu.MuteLinks+60) })
+	require.Equal(t, before, gpu.Awaited())
+}
+
+func sharedCollectives(t *testing.T, first int) {
 	for _, counts := range processLayouts {
 		size := 0
 		for _, n := range counts {
 			size += n
 		}
+		signals := first < gpu.MuteLinks && size == len(counts)
 		for _, n := range []int{0, 7, 5000} {
+			awaited := gpu.Awaited()
 			want := onLinked(t, []string{"cpu:0", "cpu:0", "cpu:0", "cpu:0"}[:size], func(r *collective.Rank) ([][]byte, error) { return everyCollective(r, n) })
 			got := make([][][]byte, size)
 			net := wiretest.New(len(counts), 100*time.Microsecond, uint64(n))
-			err := onProcesses(net, counts, linkedNames(60, size), collective.Options{Timeout: linkLimit}, func(r *collective.Rank) (err error) {
+			err := onProcesses(net, counts, linkedNames(first, size), collective.Options{Timeout: linkLimit}, func(r *collective.Rank) (err error) {
 				if err := r.World.AllReduce(numbers(r, 0, 1), collective.Sum).Wait(); err != nil {
 					return err
 				}
@@ -95,6 +104,7 @@ func TestSharedCollectives(t *testing.T) {
 			})
 			require.NoError(t, err)
 			require.Equal(t, want, got, "%v ranks, %d elements", counts, n)
+			require.Equal(t, signals, gpu.Awaited() > awaited)
 			require.Zero(t, gpu.OpenedBlocks(), "they are closed with the world")
 		}
 	}
@@ -150,10 +160,15 @@ func TestSharedMemoryIsKept(t *testing.T) {
 
 // TestSharingFaults checks ranks whose tensors fail, that leave, and whose processes are lost.
 func TestSharingFaults(t *testing.T) {
+	t.Run("signals", func(t *testing.T) { sharingFaults(t, 90) })
+	t.Run("hosts", func(t *testing.T) { sharingFaults(t, gpu.MuteLinks+90) })
+}
+
+func sharingFaults(t *testing.T, first int) {
 	fails := func(fn func(net *wiretest.Net, r *collective.Rank, x *core.Tensor) error) error {
 		net := wiretest.New(2, 0, 1)
 		o := collective.Options{Timeout: 5 * time.Second, Log: func(string) {}}
-		return onProcesses(net, []int{1, 1}, linkedNames(90, 2), o, func(r *collective.Rank) error {
+		return onProcesses(net, []int{1, 1}, linkedNames(first, 2), o, func(r *collective.Rank) error {
 			if err := meet(r); err != nil {
 				return err
 			}

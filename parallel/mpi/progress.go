@@ -8,6 +8,7 @@ package mpi
 import "C"
 
 import (
+	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -16,10 +17,12 @@ import (
 const (
 	spin      = 50 * time.Microsecond  // of polling after the last thing that happened
 	firstNap  = 20 * time.Microsecond  // of sleep after that
-	nap       = 100 * time.Microsecond // of sleep soon
+	soon      = 2 * time.Millisecond   // without anything happening, during which sleeps stay that short if there are cores to spare
+	nap       = 100 * time.Microsecond // of sleep later
 	quiet     = 10 * time.Millisecond  // without anything happening, before naps get longer
 	waitNap   = 400 * time.Microsecond // of sleep at most while operations are pending
 	idleNap   = 2 * time.Millisecond   // of sleep at most when none are: shorter ones take more than 3 % of a core in virtual machines
+	sparing   = 4                      // cores for each process, of which one is to spare
 	late      = time.Microsecond       // that a sleep may end
 	polledNow = 20 * time.Microsecond  // since a call of Progress, after which others may be expected
 )
@@ -107,8 +110,11 @@ func (t *Transport) communicate() {
 		case now.Sub(last) < spin:
 		default:
 			most := nap
-			if now.Sub(last) > quiet {
+			switch since := now.Sub(last); {
+			case since > quiet:
 				most = t.longest()
+			case since < soon && runtime.NumCPU() >= sparing*t.processes:
+				most = firstNap
 			}
 			pause = min(pause*5/4, most)
 			t.nap(pause, func() bool { return t.count.Load() == count && t.due.waiting.Load() == 0 })
