@@ -77,7 +77,11 @@ func Polygamma(n int, x *core.Tensor) *core.Tensor {
 		factor *= -float64(i)
 	}
 	return compose("polygamma", func() *core.Tensor {
-		return Mul(Zeta(core.Num(float64(n+1)), x), core.Num(factor))
+		sum := Zeta(core.Num(float64(n+1)), x)
+		if factor == 1 {
+			return sum
+		}
+		return Mul(sum, core.Num(factor))
 	})
 }
 

@@ -158,7 +158,8 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 	if t == expr.I64 {
 		divisors = k.Program.Divisors()
 	}
-	if !k.Program.Vectorises(t) {
+	near, vectorises := k.Program.Near(t), k.Program.Vectorises(t)
+	if !vectorises && len(near) == 0 {
 		clones, simd = "", ""
 	} else if len(divisors) > 0 {
 		simd += " reduction(| : bad)"
@@ -225,7 +226,7 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 	for _, line := range head {
 		fmt.Fprintf(&b, "  %s\n", line)
 	}
-	if near := k.Program.Near(t); len(near) > 0 {
+	if len(near) > 0 {
 		var tests []string
 		for _, c := range near {
 			if test := "far |= " + c.FarC() + ";"; !slices.Contains(tests, test) {
@@ -237,6 +238,9 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 		fmt.Fprintln(&b, "  if (far == 0) {")
 		loop(&b, "    ", simd, checked.NearC(t, emit))
 		fmt.Fprintf(&b, "    return %s;\n  }\n", status)
+	}
+	if !vectorises {
+		simd = ""
 	}
 	loop(&b, "  ", simd, checked.C(t, emit))
 	fmt.Fprintf(&b, "  return %s;\n}\n", status)

@@ -177,7 +177,7 @@ var table = []*Func{
 	near("quotient", quotient("fmod", math.Mod, fmodInt)),
 	near("quotient", quotient("remainder", remainderFloat, remainderInt)),
 	near("quotient", quotient("floor_divide", floorDivideFloat, floorDivideInt)),
-	quotient("pow", math.Pow, powInt),
+	near("pow", quotient("pow", math.Pow, powInt)),
 
 	ints("trunc_divide", "trunc_divide", i2(truncDivideInt), 2),
 	ints("bit_and", "bitwise_and", i2(func(a, b int64) int64 { return a & b }), 2),
@@ -196,7 +196,7 @@ var table = []*Func{
 	floats("rsqrt", 1, f1(func(x float64) float64 { return 1 / math.Sqrt(x) })),
 	floats("copysign", 2, f2(math.Copysign)),
 	floats("hypot", 2, f2(math.Hypot)),
-	floats("zeta", 2, f2(zeta)),
+	near("zeta", floats("zeta", 2, f2(zeta))),
 	test("isnan", math.IsNaN),
 	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
 

@@ -50,11 +50,11 @@ PLAIT_INLINE double plait_vm_copysign(double x, double sign) {
   return plait_vm_from_bits((plait_vm_bits(x) & INT64_MAX) | (plait_vm_bits(sign) & (uint64_t)INT64_MIN));
 }
 
-// The minimum or maximum of x and a bound. NaN stays NaN.
-PLAIT_INLINE float plait_vm_at_mostf(float x, float bound) { return plait_vm_pickf(x > bound, bound, x); }
-PLAIT_INLINE float plait_vm_at_leastf(float x, float bound) { return plait_vm_pickf(x < bound, bound, x); }
-PLAIT_INLINE double plait_vm_at_most(double x, double bound) { return plait_vm_pick(x > bound, bound, x); }
-PLAIT_INLINE double plait_vm_at_least(double x, double bound) { return plait_vm_pick(x < bound, bound, x); }
+// The minimum or maximum of x and a bound, one instruction each. NaN stays NaN.
+PLAIT_INLINE float plait_vm_at_mostf(float x, float bound) { return bound < x ? bound : x; }
+PLAIT_INLINE float plait_vm_at_leastf(float x, float bound) { return bound > x ? bound : x; }
+PLAIT_INLINE double plait_vm_at_most(double x, double bound) { return bound < x ? bound : x; }
+PLAIT_INLINE double plait_vm_at_least(double x, double bound) { return bound > x ? bound : x; }
 
 // The same as one integer instruction: not_below for a negative bound, not_above for a positive one. NaN may become the
 // bound.

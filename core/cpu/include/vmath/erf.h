@@ -35,20 +35,19 @@ PLAIT_INLINE float plait_vm_erfcf(float x) {
   double v = (double)x, a = plait_vm_at_most(plait_vm_abs(v), 10.2);
   // erfc(a) exp(a^2) is smooth in t.
   double t = (a - 3.0) / (a + 3.0);
-  double p = -0x1.c1440f211296ep-18;
-  p = p * t - 0x1.405914b5e5a01p-17;
-  p = p * t + 0x1.0c3dce19466d0p-14;
-  p = p * t + 0x1.6ae0fdadc2f16p-15;
-  p = p * t - 0x1.392741f8e42b4p-11;
-  p = p * t + 0x1.735e11c934660p-11;
-  p = p * t + 0x1.17c98b0b6ba1dp-8;
-  p = p * t - 0x1.8fa5e982832bcp-6;
-  p = p * t + 0x1.258b116fa2d7cp-4;
-  p = p * t - 0x1.336ffb330e815p-3;
-  p = p * t + 0x1.f6ff20495f76ap-3;
-  p = p * t - 0x1.4e102b9ebd407p-2;
-  p = p * t + 0x1.6e9827d225a07p-3;
-  double y = p * plait_vm_wide_exp(-a * a);
+  double p = 0x1.4911fc7014aa5p-18;
+  p = p * t + 0x1.16152030bb8d2p-14;
+  p = p * t + 0x1.0321235a6e10cp-15;
+  p = p * t - 0x1.3bcef520c9a5dp-11;
+  p = p * t + 0x1.75852273c74a4p-11;
+  p = p * t + 0x1.17e81e782c03fp-8;
+  p = p * t - 0x1.8fa8b9ac56204p-6;
+  p = p * t + 0x1.258ad1068e579p-4;
+  p = p * t - 0x1.336ff431a474dp-3;
+  p = p * t + 0x1.f6ff21a619631p-3;
+  p = p * t - 0x1.4e102bb4deed7p-2;
+  p = p * t + 0x1.6e9827d029b68p-3;
+  double y = p * plait_vm_wide_exp_short(-a * a);
   return (float)plait_vm_pick(v < 0.0, 2.0 - y, y);
 }
 

@@ -1,4 +1,4 @@
-// The logarithm of the gamma function and its derivative.
+// The logarithm of the gamma function and its derivatives.
 #ifndef PLAIT_VMATH_GAMMA_H
 #define PLAIT_VMATH_GAMMA_H
 
@@ -86,6 +86,32 @@ PLAIT_INLINE float plait_vm_digammaf(float x) {
   r = plait_vm_pick(v == PLAIT_VM_INF, v, r);
   r = plait_vm_pick((v == -PLAIT_VM_INF) | (v != v), PLAIT_VM_NAN, r);
   return (float)r;
+}
+
+// Whether plait_vm_near_zetaf does not take s and q.
+PLAIT_INLINE uint32_t plait_vm_far_zetaf(float s, float q) { return (uint32_t)!((s == 2.0f) & (q > 0.0f)); }
+
+// zeta(2, q), the derivative of psi, for q > 0, within 1 ulp.
+PLAIT_INLINE float plait_vm_near_zetaf(float s, float q) {
+  (void)s;
+  double v = (double)q;
+  // The sum of (q + k)^-2 for k < 6, as one quotient.
+  bool low = v < 6.0;
+  double b = plait_vm_at_most(v, 6.0);
+  double numerator = 1.0, denominator = b * b;
+#define PLAIT_VM_TERM(k)                                                     \
+  numerator = numerator * ((b + (k)) * (b + (k))) + denominator;             \
+  denominator = denominator * ((b + (k)) * (b + (k)));
+  PLAIT_VM_TERM(1.0)
+  PLAIT_VM_TERM(2.0)
+  PLAIT_VM_TERM(3.0)
+  PLAIT_VM_TERM(4.0)
+  PLAIT_VM_TERM(5.0)
+#undef PLAIT_VM_TERM
+  double y = 1.0 / (v + plait_vm_pick(low, 6.0, 0.0)), t = y * y;
+  double series = 1.0 / 30.0 - t * (5.0 / 66.0 - t * (691.0 / 2730.0));
+  series = 1.0 / 6.0 - t * (1.0 / 30.0 - t * (1.0 / 42.0 - t * series));
+  return (float)(y + t * (0.5 + y * series) + plait_vm_pick(low, numerator / denominator, 0.0));
 }
 
 #endif

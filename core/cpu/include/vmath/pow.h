@@ -4,14 +4,26 @@
 
 #include "wide.h"
 
+// Whether plait_vm_near_powf does not take x and y: bases that are not positive, and infinities.
+PLAIT_INLINE uint32_t plait_vm_far_powf(float x, float y) {
+  return (uint32_t)!((x > 0.0f) & (x < PLAIT_VM_INFF) & (plait_vm_absf(y) < PLAIT_VM_INFF));
+}
+
+// exp(t), of which a float is 0 or infinite beyond the limits.
+PLAIT_INLINE double plait_vm_pow_of(double t) {
+  return plait_vm_wide_exp_short(plait_vm_at_least(plait_vm_at_most(t, 120.0), -120.0));
+}
+
+// x to the power y, within 1 ulp, without special cases.
+PLAIT_INLINE float plait_vm_near_powf(float x, float y) { return (float)plait_vm_pow_of((double)y * plait_vm_wide_log((double)x)); }
+
 // x to the power y, within 1 ulp, with every special case of C99.
 PLAIT_INLINE float plait_vm_powf(float x, float y) {
   double base = plait_vm_abs((double)x), power = (double)y;
   double l = plait_vm_wide_log(plait_vm_pick(base < 0x1p-150, 1.0, base));
   l = plait_vm_pick(base == 0.0, -PLAIT_VM_INF, l);
   l = plait_vm_pick(base < PLAIT_VM_INF, l, base);
-  double t = power * l;
-  double r = plait_vm_wide_exp(plait_vm_at_least(plait_vm_at_most(t, 120.0), -120.0));
+  double r = plait_vm_pow_of(power * l);
   // Which exponents are integers and odd integers: from 2^24 on, all floats are even integers.
   double capped = plait_vm_at_most(plait_vm_abs(power), 0x1p25);
   double rounded = capped + PLAIT_VM_ROUNDER;

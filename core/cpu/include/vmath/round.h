@@ -4,30 +4,11 @@
 
 #include "base.h"
 
-// The integer part of x for |x| < 2^23. Larger numbers, infinities and NaN are returned unchanged. Zeros keep their
-// sign.
-PLAIT_INLINE float plait_vm_truncf(float x) {
-  bool fits = plait_vm_absf(x) < 0x1p23f;
-  float t = (float)(int32_t)plait_vm_pickf(fits, x, 0.0f);
-  return plait_vm_pickf(fits, plait_vm_copysignf(t, x), x);
-}
-
-PLAIT_INLINE float plait_vm_floorf(float x) {
-  float t = plait_vm_truncf(x);
-  return plait_vm_copysignf(t - plait_vm_pickf(t > x, 1.0f, 0.0f), x);
-}
-
-PLAIT_INLINE float plait_vm_ceilf(float x) {
-  float t = plait_vm_truncf(x);
-  return plait_vm_copysignf(t + plait_vm_pickf(t < x, 1.0f, 0.0f), x);
-}
-
-// Rounds half to even.
-PLAIT_INLINE float plait_vm_roundf(float x) {
-  float a = plait_vm_absf(x);
-  float t = (a + 0x1p23f) - 0x1p23f;
-  return plait_vm_pickf(a < 0x1p23f, plait_vm_copysignf(t, x), x);
-}
+// Integers near x: one instruction with AVX or on other processors.
+PLAIT_INLINE float plait_vm_truncf(float x) { return __builtin_truncf(x); }
+PLAIT_INLINE float plait_vm_floorf(float x) { return __builtin_floorf(x); }
+PLAIT_INLINE float plait_vm_ceilf(float x) { return __builtin_ceilf(x); }
+PLAIT_INLINE float plait_vm_roundf(float x) { return __builtin_rintf(x); }  // half to even
 
 // Correctly rounded square root.
 PLAIT_INLINE float plait_vm_sqrtf(float x) { return sqrtf(x); }

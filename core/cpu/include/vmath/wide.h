@@ -4,24 +4,27 @@
 
 #include "base.h"
 
-// log(1 + f) for f > -1, where 1 + f is a normal number, to 2^-52 of the result.
+// log(1 + g) for sqrt(1/2) <= 1 + g <= sqrt(2), to 2^-52 of the result: with z = g / (2 + g), a series in odd powers of z.
+PLAIT_INLINE double plait_vm_wide_log_near(double g) {
+  double z = g / (2.0 + g), t = z * z;
+  double p = 0x1.2ef0790cab289p-3;
+  p = p * t + 0x1.39a3f82c715b2p-3;
+  p = p * t + 0x1.7466266acca5dp-3;
+  p = p * t + 0x1.c71c528d49b4cp-3;
+  p = p * t + 0x1.2492494137789p-2;
+  p = p * t + 0x1.9999999980d5cp-2;
+  p = p * t + 0x1.555555555558fp-1;
+  return 2.0 * z + z * t * p;
+}
+
+// log(1 + f) for f > -1, where 1 + f is a normal number, likewise.
 PLAIT_INLINE double plait_vm_wide_log1p(double f) {
   // 1 + f is (1 + g) 2^e with g near 0. g comes from f itself, so a small f loses no bits.
   uint64_t bits = plait_vm_bits(1.0 + f) - 0x3fe6a09e667f3bcdu + (UINT64_C(1024) << 52);
   uint64_t biased = bits >> 52;
   double e = plait_vm_from_bits(biased | 0x4330000000000000u) - (0x1p52 + 1024.0);
   double scale = plait_vm_from_bits((2047u - biased) << 52);
-  double g = f * scale + (scale - 1.0);
-  double z = g / (2.0 + g), t = z * z;
-  double p = 0x1.0f135c6f1b83ep-3;
-  p = p * t + 0x1.0f66afdb10f52p-3;
-  p = p * t + 0x1.3b202aabe1f19p-3;
-  p = p * t + 0x1.745ce1a7b67e6p-3;
-  p = p * t + 0x1.c71c724bc3c06p-3;
-  p = p * t + 0x1.2492492439401p-2;
-  p = p * t + 0x1.9999999999d13p-2;
-  p = p * t + 0x1.5555555555555p-1;
-  return e * 0x1.62e42fefa39efp-1 + (2.0 * z + z * t * p);
+  return e * 0x1.62e42fefa39efp-1 + plait_vm_wide_log_near(f * scale + (scale - 1.0));
 }
 
 // log(x) for positive normal x.
@@ -29,7 +32,7 @@ PLAIT_INLINE double plait_vm_wide_log(double x) {
   uint64_t bits = plait_vm_bits(x) - 0x3fe6a09e667f3bcdu + (UINT64_C(1024) << 52);
   double e = plait_vm_from_bits((bits >> 52) | 0x4330000000000000u) - (0x1p52 + 1024.0);
   double m = plait_vm_from_bits((bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
-  return e * 0x1.62e42fefa39efp-1 + plait_vm_wide_log1p(m - 1.0);
+  return e * 0x1.62e42fefa39efp-1 + plait_vm_wide_log_near(m - 1.0);
 }
 
 // exp(x) for |x| < 700, to 2^-44 of the result.
@@ -47,6 +50,21 @@ PLAIT_INLINE double plait_vm_wide_exp(double x) {
   p = p * r + 0x1.fffffffff121dp-2;
   double y = 1.0 + (r + r * r * p);
   return y * plait_vm_from_bits((plait_vm_bits(t) << 52) + (UINT64_C(1023) << 52));
+}
+
+// The same to 2^-34 of the result.
+PLAIT_INLINE double plait_vm_wide_exp_short(double x) {
+  double t = x * 0x1.71547652b82fep+0 + PLAIT_VM_ROUNDER;
+  double k = t - PLAIT_VM_ROUNDER;
+  double r = (x - k * 0x1.62e42ffp-1) + k * 0x1.718432a1b0e26p-35;
+  double p = 0x1.a1b8f3b089541p-13;
+  p = p * r + 0x1.6d9733768bc82p-10;
+  p = p * r + 0x1.11107c425adb3p-7;
+  p = p * r + 0x1.55547f954e44bp-5;
+  p = p * r + 0x1.5555559876c32p-3;
+  p = p * r + 0x1.000000434630bp-1;
+  double y = 1.0 + (r + r * r * p);
+  return plait_vm_from_bits(plait_vm_bits(y) + (plait_vm_bits(t) << 52));
 }
 
 // sin(r) and cos(r) for |r| <= 1, to 2^-43.
@@ -71,19 +89,15 @@ PLAIT_INLINE double plait_vm_wide_cos(double r) {
   return 1.0 + z * p;
 }
 
-// tan(r) for |r| <= 0.86, to 2^-34 of the result.
-PLAIT_INLINE double plait_vm_wide_tan(double r) {
+// sin(r) for |r| <= 1.59, to 2^-35 of the result.
+PLAIT_INLINE double plait_vm_wide_half_wave(double r) {
   double z = r * r;
-  double p = 0x1.555259972fe21p-10;
-  p = p * z - 0x1.9df2f21382035p-10;
-  p = p * z + 0x1.d65bf99baac97p-9;
-  p = p * z + 0x1.39c3e1c738c2ep-9;
-  p = p * z + 0x1.2fa8a0e95aecbp-7;
-  p = p * z + 0x1.64fc486b18b43p-6;
-  p = p * z + 0x1.ba2e9fe4b0611p-5;
-  p = p * z + 0x1.1110cece61b39p-3;
-  p = p * z + 0x1.555555f391befp-2;
-  return r + r * z * p;
+  double p = -0x1.99ca1c80820aap-26;
+  p = p * z + 0x1.716987d219fe2p-19;
+  p = p * z - 0x1.a017a3d9123ccp-13;
+  p = p * z + 0x1.11110ba7a7e33p-7;
+  p = p * z - 0x1.555555450cd13p-3;
+  return r * (1.0 + z * p);
 }
 
 // sin(pi x) and cos(pi x) for finite x.

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5ef09d09
+#cgo CFLAGS: -DPLAIT_HEADERS=0x76b852c1
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -1438,6 +1438,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    far |= plait_vm_far_powf(x_, y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_near_powf(x_, y_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];

@@ -97,7 +97,9 @@ EW float ew_hypot_f32(float x, float y) {
 // The Hurwitz zeta function.
 double plaitk_elementwise_zeta(double s, double q);
 EW double ew_zeta_f64(double s, double q) { return plaitk_elementwise_zeta(s, q); }
-EW float ew_zeta_f32(float s, float q) { return (float)plaitk_elementwise_zeta(s, q); }
+EW float ew_zeta_f32(float s, float q) {
+  return plait_vm_far_zetaf(s, q) ? (float)plaitk_elementwise_zeta(s, q) : plait_vm_near_zetaf(s, q);
+}
 
 #undef EW
 

@@ -6,6 +6,14 @@
 
 #define CHUNK_ELEMENTS 8192
 
+// Returns the loop over floats of a function of one argument, or NULL if it has none.
+static plaitk_special_loop loop_of(int32_t function) {
+  if (function < SPECIAL_K0) return plaitk_special_loops_i[function - SPECIAL_I0];
+  if (function < SPECIAL_J0) return plaitk_special_loops_k[function - SPECIAL_K0];
+  if (function < SPECIAL_ERFCX) return plaitk_special_loops_jy[function - SPECIAL_J0];
+  return function == SPECIAL_NDTRI ? plaitk_special_loop_ndtri : NULL;
+}
+
 static void run_chunk(void *arg, int64_t chunk) {
   const struct plaitk_special *s = arg;
   int64_t first = chunk * CHUNK_ELEMENTS, last = first + CHUNK_ELEMENTS < s->n ? first + CHUNK_ELEMENTS : s->n;
@@ -19,7 +27,7 @@ static void run_chunk(void *arg, int64_t chunk) {
     }
     return;
   }
-  plaitk_special_loop loop = s->op == SPECIAL_FUNCTION && !wide ? plaitk_special_loop_of(s->function) : NULL;
+  plaitk_special_loop loop = s->op == SPECIAL_FUNCTION && !wide ? loop_of(s->function) : NULL;
   if (loop != NULL) {
     loop((float *)s->out + first, (const float *)s->x + first, last - first);
     return;

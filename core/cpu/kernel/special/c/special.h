@@ -61,9 +61,10 @@ struct plaitk_special {
 void plaitk_special_next_after_f32(float *restrict out, const float *restrict x, const float *restrict y, int64_t n);
 void plaitk_special_next_after_f64(double *restrict out, const double *restrict x, const double *restrict y, int64_t n);
 
-// The loop over floats of a function of one argument that has one of its own; NULL for others.
+// Loops over floats: of the functions from I0, from K0 and from J0 on, and of ndtri.
 typedef void (*plaitk_special_loop)(float *restrict out, const float *restrict x, int64_t n);
-plaitk_special_loop plaitk_special_loop_of(int32_t function);
+extern const plaitk_special_loop plaitk_special_loops_i[4], plaitk_special_loops_k[4], plaitk_special_loops_jy[4];
+extern const plaitk_special_loop plaitk_special_loop_ndtri;
 
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);

@@ -2,9 +2,7 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
-#include "special.h"
-
-#include "../../../include/plait_vmath.h"
+#include "loops.h"
 
 // exp(-x) I0(x) for x = 4 + 4 t, -1 <= t <= 1, to 2^-31.
 PLAIT_INLINE double near_i0(double t) {
@@ -88,32 +86,33 @@ PLAIT_INLINE double far_i1(double t) {
   return p;
 }
 
-// Loops over exp(-|x|) I(x), and without SCALED over I(x), which is infinite from x = 92 on.
-#define BESSEL_I(NAME, ORDER, SCALED)                                                                         \
-  PLAIT_CLONES static void NAME(float *restrict out, const float *restrict x, int64_t n) {                    \
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                     \
-      double v = plait_vm_abs((double)x[i]);                                                                  \
-      if (!SCALED) v = plait_vm_at_most(v, 100.0);                                                            \
-      double small = plait_vm_at_most(v, 8.0), large = plait_vm_at_least(v, 8.0);                             \
-      double near = near_i##ORDER(0.25 * small - 1.0) * (ORDER ? small : 1.0);                                \
-      double far = far_i##ORDER(16.0 / large - 1.0) / sqrt(large);                                            \
-      double r = plait_vm_pick(v > 8.0, far, near);                                                           \
-      if (!SCALED) r *= plait_vm_wide_exp(v);                                                                 \
-      out[i] = ORDER ? plait_vm_copysignf((float)r, x[i]) : (float)r;                                         \
-    }                                                                                                         \
-  }
+// exp(-|x|) I(x).
+PLAIT_INLINE double small_i0e(float x) { return near_i0(0.25 * plait_vm_abs((double)x) - 1.0); }
+PLAIT_INLINE double small_i1e(float x) { return (double)x * near_i1(0.25 * plait_vm_abs((double)x) - 1.0); }
 
-BESSEL_I(bessel_i0, 0, 0)
-BESSEL_I(bessel_i1, 1, 0)
-BESSEL_I(bessel_i0e, 0, 1)
-BESSEL_I(bessel_i1e, 1, 1)
-
-plaitk_special_loop plaitk_special_loop_of(int32_t function) {
-  switch (function) {
-    case SPECIAL_I0: return bessel_i0;
-    case SPECIAL_I1: return bessel_i1;
-    case SPECIAL_I0E: return bessel_i0e;
-    case SPECIAL_I1E: return bessel_i1e;
-    default: return NULL;
-  }
+PLAIT_INLINE double large_i0e(float x) {
+  double inverse = 1.0 / plait_vm_abs((double)x);
+  return far_i0(16.0 * inverse - 1.0) * sqrt(inverse);
 }
+
+PLAIT_INLINE double large_i1e(float x) {
+  double inverse = 1.0 / plait_vm_abs((double)x);
+  return plait_vm_copysign(far_i1(16.0 * inverse - 1.0) * sqrt(inverse), (double)x);
+}
+
+// I(x), which is infinite from x = 92 on.
+PLAIT_INLINE float limited(float x) { return plait_vm_copysignf(plait_vm_at_mostf(plait_vm_absf(x), 100.0f), x); }
+PLAIT_INLINE double growth(float x) { return plait_vm_wide_exp(plait_vm_abs((double)x)); }
+
+PLAIT_INLINE double small_i0(float x) { return small_i0e(limited(x)) * growth(limited(x)); }
+PLAIT_INLINE double small_i1(float x) { return small_i1e(limited(x)) * growth(limited(x)); }
+PLAIT_INLINE double large_i0(float x) { return large_i0e(limited(x)) * growth(limited(x)); }
+PLAIT_INLINE double large_i1(float x) { return large_i1e(limited(x)) * growth(limited(x)); }
+
+#define IS_FAR(x) (plait_vm_absf(x) > 8.0f)
+TWO_RANGES(bessel_i0, IS_FAR, small_i0, large_i0)
+TWO_RANGES(bessel_i1, IS_FAR, small_i1, large_i1)
+TWO_RANGES(bessel_i0e, IS_FAR, small_i0e, large_i0e)
+TWO_RANGES(bessel_i1e, IS_FAR, small_i1e, large_i1e)
+
+const plaitk_special_loop plaitk_special_loops_i[4] = {bessel_i0, bessel_i1, bessel_i0e, bessel_i1e};
