@@ -50,6 +50,35 @@ static double draw(const draw_task *t, int64_t index) {
   return index % 2 ? plait_uniform(w[2], w[3]) : plait_uniform(w[0], w[1]);
 }
 
+#define COUNTERS 128
+
+// Makes the uniform numbers of COUNTERS counters, two of each.
+PLAIT_CLONES static void draw_block(double *restrict u, uint64_t seed, uint64_t counter) {
+#pragma omp simd
+  for (int64_t i = 0; i < COUNTERS; i++) {
+    uint32_t w0, w1, w2, w3;
+    plait_philox(seed, counter + (uint64_t)i, &w0, &w1, &w2, &w3);
+    u[2 * i] = plait_uniform(w0, w1);
+    u[2 * i + 1] = plait_uniform(w2, w3);
+  }
+}
+
+// Replaces weights by their keys, and those that are 0 by -1.
+PLAIT_CLONES static void make_keys(double *restrict w, const double *restrict u, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) w[i] = plait_vm_pick(w[i] == 0.0, -1.0, -plait_vm_log(1.0 - u[i]) / w[i]);
+}
+
+static void draw_keys(const draw_task *t, int64_t index, double *w, int64_t n) {
+  for (int64_t i = 0; i < n;) {
+    double u[2 * COUNTERS];
+    int64_t odd = (index + i) % 2, m = 2 * COUNTERS - odd < n - i ? 2 * COUNTERS - odd : n - i;
+    draw_block(u, t->seed, t->offset + (uint64_t)((index + i) / 2));
+    make_keys(w + i, u + odd, m);
+    i += m;
+  }
+}
+
 static bool is_less(candidate a, candidate b) { return a.key < b.key || (a.key == b.key && a.index < b.index); }
 
 // Inserts c at the root of a binary heap of n candidates and sifts it down. The candidate with the largest key is on
@@ -94,11 +123,12 @@ static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
     return 0;
   }
   if (positive < t->count) return 3;
+  draw_keys(t, row * t->n, w, t->n);
   candidate *heap = (candidate *)(w + t->n);
   int64_t size = 0;
   for (int64_t i = 0; i < t->n; i++) {
-    if (w[i] == 0.0) continue;
-    candidate c = {-log(1.0 - draw(t, row * t->n + i)) / w[i], i};
+    if (w[i] < 0.0) continue;
+    candidate c = {w[i], i};
     if (size < t->count) {
       // Append and sift up.
       int64_t at = size++;
