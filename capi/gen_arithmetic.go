@@ -230,9 +230,9 @@ func plait_heaviside_in_place(input C.plait_tensor, values C.plait_tensor) C.pla
 }
 
 //export plait_lcm
-func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
+func plait_lcm(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_tensor {
 	for {
-		if s := bind.Lcm(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.Lcm(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
@@ -240,9 +240,9 @@ func plait_lcm(input C.plait_tensor, other C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_lcm_in_place
-func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor) C.plait_status {
+func plait_lcm_in_place(input C.plait_tensor, other C.plait_tensor, otherNumber C.double) C.plait_status {
 	for {
-		if s := bind.LcmInPlace(int64(input), int64(other)); s != bind.Busy {
+		if s := bind.LcmInPlace(int64(input), int64(other), float64(otherNumber)); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()

@@ -2142,13 +2142,13 @@ plait_tensor plait_heaviside(plait_tensor input, plait_tensor values);
 //   - values: what 0 becomes; a tensor that broadcasts
 plait_status plait_heaviside_in_place(plait_tensor input, plait_tensor values);
 
-// The least common multiples of integers; 0 where one of them is 0.
+// Returns the least common multiples of integers; 0 where one of them is 0.
 //   - other: the other operand, a tensor that broadcasts or a number
-plait_tensor plait_lcm(plait_tensor input, plait_tensor other);
+plait_tensor plait_lcm(plait_tensor input, plait_tensor other, double other_number);
 
 // lcm in place: changes input.
 //   - other: the other operand, a tensor that broadcasts or a number
-plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other);
+plait_status plait_lcm_in_place(plait_tensor input, plait_tensor other, double other_number);
 
 // input * 2^other; of integers too as floats.
 //   - other: the other operand, a tensor that broadcasts or a number

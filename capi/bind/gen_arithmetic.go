@@ -248,25 +248,25 @@ func HeavisideInPlace(input Tensor, values Tensor) (status Status) {
 	return changed(op.HeavisideInPlace(t0, t1))
 }
 
-// Lcm applies the operation lcm. The least common multiples of integers; 0 where one of them is 0.
-func Lcm(input Tensor, other Tensor) (status Tensor) {
+// Lcm applies the operation lcm. Returns the least common multiples of integers; 0 where one of them is 0.
+func Lcm(input Tensor, other Tensor, otherNumber float64) (status Tensor) {
 	defer protect("lcm", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return result(op.LCM(t0, t1), t0, t1)
 }
 
-// LcmInPlace applies the operation lcm_. The least common multiples of integers; 0 where one of them is 0.
-func LcmInPlace(input Tensor, other Tensor) (status Status) {
+// LcmInPlace applies the operation lcm_. Returns the least common multiples of integers; 0 where one of them is 0.
+func LcmInPlace(input Tensor, other Tensor, otherNumber float64) (status Status) {
 	defer protect("lcm_", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	t1 := tensor(other)
+	t1 := operand(other, otherNumber)
 	return changed(op.LCMInPlace(t0, t1))
 }
 

@@ -7,6 +7,7 @@ var (
 	remainderOp   = elementwise("remainder", "x, y", "remainder(x, y)", "grad", "-grad*floor_divide(x, y)")
 	fmodOp        = elementwise("fmod", "x, y", "fmod(x, y)", "grad", "-grad*trunc(x/y)")
 	gcdOp         = elementwise("gcd", "x, y", "gcd(x, y)")
+	lcmOp         = elementwise("lcm", "x, y", "g = gcd(x, y); abs(trunc_divide(x, where(g == 0, 1, g))*y)")
 
 	// The quotient of integers is exact; that of floats has the zero gradient of a step.
 	truncDivideOp      = elementwise("trunc_divide", "x, y", "trunc_divide(x, y)")
@@ -41,27 +42,7 @@ func Fmod(x, y *core.Tensor) *core.Tensor { return fmodOp.apply(nil, x, y) }
 func Gcd(x, y *core.Tensor) *core.Tensor { return gcdOp.apply(nil, x, y) }
 
 // LCM returns the least common multiples of integers, elementwise; 0 where one is 0.
-func LCM(x, y *core.Tensor) *core.Tensor {
-	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "lcm", x, y)
-	}
-	return compose("lcm", func() *core.Tensor {
-		g := Gcd(x, y)
-		if g.Err() != nil {
-			return g
-		}
-		one := core.IntNum(1)
-		return Abs(Mul(FloorDivide(x, Where(Eq(g, core.IntNum(0)), one, g)), y))
-	})
-}
-
-// LCMInPlace replaces x by the least common multiples of x and y and returns it.
-func LCMInPlace(x, y *core.Tensor) *core.Tensor {
-	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "lcm_", x, y)
-	}
-	return replace("lcm_", func(x *core.Tensor) *core.Tensor { return LCM(x, y) }, x, y)
-}
+func LCM(x, y *core.Tensor) *core.Tensor { return lcmOp.apply(nil, x, y) }
 
 func init() {
 	dividend, divisor := Between(-8, 8), Between(1, 3)
@@ -80,7 +61,6 @@ func init() {
 		binaryRow(remainderOp, Remainder, RemainderInPlace, "Returns the remainder with the sign of other.", dividend, divisor),
 		binaryRow(fmodOp, Fmod, FmodInPlace, "Returns the remainder with the sign of input.", dividend, divisor),
 		whole(gcdOp, Gcd, GcdInPlace, "Returns the greatest common divisor of integers."),
-		Row{Name: "lcm", Func: LCM, InPlace: LCMInPlace, Args: inputAnd(Arg{Name: "other"}), NoGrad: "the result is an integer", Memory: true, Doc: "The least common multiples of integers; 0 where one of them is 0.",
-			Samples: []Sample{{Args: []any{wholes(3, 4), wholes(4)}}}},
+		whole(lcmOp, LCM, LCMInPlace, "Returns the least common multiples of integers; 0 where one of them is 0."),
 	)
 }

@@ -204,6 +204,11 @@ func HypotInPlace(x, y *core.Tensor) *core.Tensor {
 	return hypotOp.applyInPlace(nil, x, y)
 }
 
+// LCMInPlace replaces x by what [LCM] returns, and returns it.
+func LCMInPlace(x, y *core.Tensor) *core.Tensor {
+	return lcmOp.applyInPlace(nil, x, y)
+}
+
 // LeakyReluInPlace replaces x by what [LeakyRelu] returns, and returns it.
 func LeakyReluInPlace(x *core.Tensor, slope float64) *core.Tensor {
 	return leakyReluOp.applyInPlace([]float64{slope}, x)

@@ -49,7 +49,7 @@ func TestMantissasAndNeighbours(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, math.Nextafter32(1, 2), f[0])
 	requireNear(t, op.LCM(core.FromSlice([]int64{4, -6, 0}), core.FromSlice([]int64{6, 4, 5})), 12, 12, 0)
-	require.ErrorContains(t, op.LCM(vector64(1), vector64(2)).Err(), "gcd")
+	require.ErrorContains(t, op.LCM(vector64(1), vector64(2)).Err(), "lcm")
 }
 
 func TestNextAfterOfSpecialNumbers(t *testing.T) {

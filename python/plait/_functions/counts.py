@@ -110,8 +110,8 @@ class _Poisson(_Draw):
         if bool((~(rate >= 0)).any()):
             at = int((~(rate >= 0)).nonzero()[0, 0])
             raise ArgumentError(f"poisson: want rates of 0 or more, got {rate[at].item():g} at element {at}")
-        few = rate.clamp(max=_FEW)
-        drawn = _counted(generator, (-few).exp(), lambda k: few / (k + 1))
+        few = _ops.where(rate < _FEW, rate, 0.0)
+        drawn = _counted(generator, (-few).exp(), lambda k, rate: rate / (k + 1), few)
         many = ((rate >= _FEW) & rate.isfinite()).nonzero().flatten()
         if many.numel():
             drawn = drawn.index_put((many,), accepted(partial(_many_events, generator), rate[many]))
@@ -136,7 +136,8 @@ class _Binomial(_Draw):
         many = n * q >= _FEW
         few = _ops.where(many, 0.0, n)
         step = q / (1 - q)
-        drawn = _counted(generator, (few * (-q).log1p()).exp(), lambda k: (few - k).clamp(min=0) / (k + 1) * step)
+        zero = (few * (-q).log1p()).exp()
+        drawn = _counted(generator, zero, lambda k, n, step: (n - k).clamp(min=0) / (k + 1) * step, few, step)
         at = many.nonzero().flatten()
         if at.numel():
             drawn = drawn.index_put((at,), accepted(partial(_many_successes, generator), n[at], q[at]))
@@ -169,14 +170,24 @@ def uniform(like: Tensor, generator: Generator | None = None) -> Tensor:
     return 1 - _ops.rand_like(like, generator=generator)
 
 
-def _counted(generator: Generator, first: Tensor, factor: Callable[[float], Tensor]) -> Tensor:
+def _counted(generator: Generator, first: Tensor, factor: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
     """Returns counts by inversion: from the probability of 0 and how that of k + 1 follows from that of k."""
-    u = _ops.rand_like(first, generator=generator)
-    count, p, below, k = _ops.zeros_like(first), first, first, 0
+    return _inverted(_ops.rand_like(first, generator=generator), first, first, 0, factor, parameters)
+
+
+def _inverted(
+    u: Tensor, p: Tensor, below: Tensor, k: int, factor: Callable[..., Tensor], parameters: tuple[Tensor, ...]
+) -> Tensor:
+    """Returns counts from k on, of which p is the probability and below that of all up to k."""
+    count = _ops.full_like(u, k)
     # Far out, where a term is lost in the sum, rounding alone would keep u above the sum.
-    while bool((more := (u > below) & (p > 1e-30)).any()):
+    while left := int((more := (u > below) & (p > 1e-30)).sum()):
+        if 2 * left < u.numel():
+            at = more.nonzero().flatten()
+            rest = _inverted(u[at], p[at], below[at], k, factor, tuple(t[at] for t in parameters))
+            return count.index_put((at,), rest)
         count = _ops.where(more, k + 1.0, count)
-        p = p * factor(float(k))
+        p = p * factor(float(k), *parameters)
         below = _ops.where(more, below + p, below)
         k += 1
     return count
@@ -199,12 +210,17 @@ def _many_events(generator: Generator, rate: Tensor) -> tuple[Tensor, Tensor]:
     u, v = uniform(rate, generator) - 0.5, uniform(rate, generator)
     us = 0.5 - u.abs()
     k = ((2 * a / us + b) * u + rate + 0.43).floor()
+    right = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2)) & (k >= 0)
+    rest = (~right & (k >= 0) & ((us >= 0.013) | (v <= us))).nonzero().flatten()
+    return k, right.index_put((rest,), _is_below_events(*(t[rest] for t in (rate, k, v, us, a, b))))
+
+
+def _is_below_events(rate: Tensor, k: Tensor, v: Tensor, us: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Returns whether a candidate of `_many_events` lies below the density."""
     score = (v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b)).log()
     near = k * rate.log() - rate - _log_factorial(k)
     far = -_surplus(rate, k - rate) - (2 * math.pi * k).log() / 2
-    right = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
-    right |= (k >= 0) & ((us >= 0.013) | (v <= us)) & (score <= _ops.where(rate < _FAR, near, far))
-    return k, right & (k >= 0)
+    return score <= _ops.where(rate < _FAR, near, far)
 
 
 def _many_successes(generator: Generator, n: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -217,11 +233,18 @@ def _many_successes(generator: Generator, n: Tensor, p: Tensor) -> tuple[Tensor,
     k = ((2 * a / us + b) * u + mean + 0.5).floor()
     inside = (k >= 0) & (k <= n)
     k = _ops.where(inside, k, 0.0)
+    right = (us >= 0.07) & (v <= 0.92 - 4.2 / b) & inside
+    rest = (~right & inside).nonzero().flatten()
+    return k, right.index_put((rest,), _is_below_successes(*(t[rest] for t in (n, p, k, v, us, a, b))))
+
+
+def _is_below_successes(n: Tensor, p: Tensor, k: Tensor, v: Tensor, us: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Returns whether a candidate of `_many_successes` lies below the density."""
+    mean, spread = n * p, (n * p * (1 - p)).sqrt()
     m = ((n + 1) * p).floor()
     score = (v * (2.83 + 5.1 / b) * spread / (a / (us * us) + b)).log()
     odds = (p / (1 - p)).log()
     near = _log_factorial(m) + _log_factorial(n - m) - _log_factorial(k) - _log_factorial(n - k) + (k - m) * odds
     off = k - mean
     far = (m * (n - m) / (k * (n - k))).log() / 2 - _surplus(mean, off) - _surplus(n - mean, -off)
-    right = (us >= 0.07) & (v <= 0.92 - 4.2 / b) | (score <= _ops.where(mean < _FAR, near, far))
-    return k, inside & right
+    return score <= _ops.where(mean < _FAR, near, far)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from plait import _ops
-from plait._dtype import as_dtype, float64, get_default_dtype
+from plait._dtype import as_dtype, float32, float64, get_default_dtype
 from plait._functions._checked import checked
 from plait._functions._common import check_layout
 
@@ -25,13 +25,15 @@ def _window(
     name: str,
     n: int,
     periodic: bool,
+    low: float,
+    high: float,
     of: Callable[[Tensor], Tensor],
     dtype: DType | None,
     layout: Layout | None,
     device: DeviceLike | None,
     requires_grad: bool,
 ) -> Tensor:
-    """Returns a function of the place from 0 to 1, at which a periodic window does not arrive."""
+    """Returns a function of places from low to high, at which a periodic window does not arrive."""
     check_layout(name, layout)
     dtype = as_dtype(dtype or get_default_dtype())
     if n < 0:
@@ -41,8 +43,10 @@ def _window(
     if n == 1:
         out = _ops.ones(1, dtype=dtype, device=device)
     else:
-        last = n if periodic else n - 1
-        out = _ops.to(of(_ops.arange(0, end=n, dtype=float64, device=device) / last), dtype=dtype)
+        end = high - (high - low) / n if periodic and n else high
+        places = _ops.linspace(low, end=end, steps=n, dtype=float64 if dtype == float64 else float32, device=device)
+        out = of(places)
+        out = out if out.dtype == dtype else _ops.to(out, dtype=dtype)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -70,9 +74,9 @@ def hann_window(
     """
 
     def of(x: Tensor) -> Tensor:
-        return 0.5 - 0.5 * _ops.cos(2 * math.pi * x)
+        return _ops.square(_ops.sin(x))
 
-    return _window("hann_window", window_length, periodic, of, dtype, layout, device, requires_grad)
+    return _window("hann_window", window_length, periodic, 0, math.pi, of, dtype, layout, device, requires_grad)
 
 
 @checked
@@ -91,9 +95,9 @@ def hamming_window(
     """Returns alpha - beta times a wave of a cosine; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
-        return alpha - beta * _ops.cos(2 * math.pi * x)
+        return alpha + beta * _ops.cos(x)
 
-    return _window("hamming_window", window_length, periodic, of, dtype, layout, device, requires_grad)
+    return _window("hamming_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad)
 
 
 @checked
@@ -110,9 +114,10 @@ def blackman_window(
     """Returns 0.42 - 0.5 cos(a) + 0.08 cos(2a) over a wave; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
-        return 0.42 - 0.5 * _ops.cos(2 * math.pi * x) + 0.08 * _ops.cos(4 * math.pi * x)
+        c = _ops.cos(x)
+        return 0.34 + c * (0.5 + 0.16 * c)  # where cos(2 a) is 2 cos(a)^2 - 1
 
-    return _window("blackman_window", window_length, periodic, of, dtype, layout, device, requires_grad)
+    return _window("blackman_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad)
 
 
 @checked
@@ -129,9 +134,9 @@ def bartlett_window(
     """Returns a triangle; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
-        return 1 - _ops.abs(2 * x - 1)
+        return 1 - _ops.abs(x)
 
-    return _window("bartlett_window", window_length, periodic, of, dtype, layout, device, requires_grad)
+    return _window("bartlett_window", window_length, periodic, -1, 1, of, dtype, layout, device, requires_grad)
 
 
 @checked
@@ -149,7 +154,7 @@ def kaiser_window(
     """Returns the window of Kaiser, of the Bessel function i0; see `hann_window`."""
 
     def of(x: Tensor) -> Tensor:
-        inner = _ops.i0(beta * _ops.sqrt(_ops.clamp(1 - _ops.square(2 * x - 1), 0.0, None)))
+        inner = _ops.i0(beta * _ops.sqrt(_ops.clamp(1 - _ops.square(x), 0.0, None)))
         return inner / _ops.i0(_ops.full([1], fill_value=beta, dtype=x.dtype, device=x.device))
 
-    return _window("kaiser_window", window_length, periodic, of, dtype, layout, device, requires_grad)
+    return _window("kaiser_window", window_length, periodic, -1, 1, of, dtype, layout, device, requires_grad)

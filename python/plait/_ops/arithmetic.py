@@ -399,33 +399,35 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
 _lcm = _core.bind_Lcm
 
 
-def lcm(input: Tensor, other: Tensor) -> Tensor:
-    """The least common multiples of integers; 0 where one of them is 0.
+def lcm(input: Tensor, other: Tensor | Number) -> Tensor:
+    """Returns the least common multiples of integers; 0 where one of them is 0.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
     try:
-        status = _lcm(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _lcm(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(lcm, locals(), error)
-    return own(status if status > 0 else settle(status, _lcm, input._h, other._h))
+    return own(status if status > 0 else settle(status, _lcm, input._h, other_h, other_v))
 
 _lcm_in_place = _core.bind_LcmInPlace
 
 
-def lcm_(input: Tensor, other: Tensor) -> Tensor:
+def lcm_(input: Tensor, other: Tensor | Number) -> Tensor:
     """lcm in place: changes `input` and returns it.
 
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
     try:
-        status = _lcm_in_place(input._h, other._h)
+        other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
+        status = _lcm_in_place(input._h, other_h, other_v)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(lcm_, locals(), error)
     if status < 0:
-        settle(status, _lcm_in_place, input._h, other._h)
+        settle(status, _lcm_in_place, input._h, other_h, other_v)
     return input
 
 _ldexp = _core.bind_Ldexp

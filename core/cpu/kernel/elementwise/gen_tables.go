@@ -5,7 +5,7 @@ package elementwise
 /*
 #include "c/elementwise.h"
 extern const plaitk_elementwise_kernel plaitk_elementwise_activation[118];
-extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131];
+extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[132];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[108];
 extern const plaitk_elementwise_kernel plaitk_elementwise_complex[21];
 extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[74];
@@ -196,6 +196,7 @@ func init() {
 		"fmod.grad.y.f32",
 		"fmod.grad.y.f64",
 		"gcd.i64",
+		"lcm.i64",
 		"lerp.f32",
 		"lerp.f64",
 		"lerp.grad.x.f32",

@@ -15,14 +15,14 @@ typedef struct sequence_job {
 } sequence_job;
 
 // Unsigned, so that integers wrap.
-static void arange_int(const sequence_job *j, void *buffer, int64_t first, int64_t n) {
-  uint64_t *v = buffer;
-  for (int64_t i = 0; i < n; i++) v[i] = (uint64_t)j->istart + (uint64_t)(first + i) * (uint64_t)j->istep;
+PLAIT_CLONES static void arange_int(const sequence_job *j, void *buffer, int64_t first, int64_t n) {
+  uint64_t *v = buffer, step = (uint64_t)j->istep, start = (uint64_t)j->istart + (uint64_t)first * step;
+  for (int64_t i = 0; i < n; i++) v[i] = start + (uint64_t)i * step;
 }
 
 static void arange_real(const sequence_job *j, void *buffer, int64_t first, int64_t n) {
-  double *v = buffer;
-  for (int64_t i = 0; i < n; i++) v[i] = j->a + (double)(first + i) * j->b;
+  double *v = buffer, start = j->a, step = j->b, from = (double)first;
+  for (int64_t i = 0; i < n; i++) v[i] = start + (from + (double)(int32_t)i) * step;
 }
 
 // Computes each element from the nearer end, so that both ends are exact.
@@ -43,10 +43,17 @@ static void logspace(const sequence_job *j, void *buffer, int64_t first, int64_t
 static void sequence_chunk(void *arg, int64_t chunk) {
   const sequence_job *j = arg;
   int64_t last = plait_min64(j->count, (chunk + 1) * CHUNK_ELEMENTS), size = plait_dtype_size(j->out->dtype);
-  plaitk_convert convert = plaitk_copying_converter(j->out->dtype, j->integer ? PLAIT_I64 : PLAIT_F64);
+  int64_t type = j->integer ? PLAIT_I64 : PLAIT_F64;
+  plaitk_convert convert = plaitk_copying_converter(j->out->dtype, type);
   for (int64_t i = chunk * CHUNK_ELEMENTS; i < last; i += BLOCK) {
     double values[BLOCK], converted[BLOCK];
     int64_t n = plait_min64(BLOCK, last - i);
+    if (j->out->stride[0] == 1) {
+      void *out = j->out->data + i * size;
+      j->values(j, j->out->dtype == type ? out : values, i, n);
+      if (j->out->dtype != type) convert(out, values, n);
+      continue;
+    }
     j->values(j, values, i, n);
     convert(converted, values, n);
     plaitk_plane p = {.n = {n, 1}, .out = {j->out->stride[0] * size, 0}, .in = {size, 0}};

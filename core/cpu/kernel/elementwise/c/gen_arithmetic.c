@@ -1072,6 +1072,22 @@ PLAITK_ELEMENTWISE_LOOP(gcd_i64) {
   return 0;
 }
 
+// g = gcd(x, y); abs(trunc_divide(x, where(g == 0, 1, g)) * y)
+PLAITK_ELEMENTWISE_LOOP(lcm_i64) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  int64_t *out0 = out[0];
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    const int64_t y_ = in1[i];
+    const int64_t g_ = ew_gcd_i64(x_, y_);
+    out0[i] = ew_abs_i64(ew_mul_i64(ew_trunc_divide_i64(x_, ((g_ == INT64_C(0)) ? INT64_C(1) : g_)), y_));
+    bad |= ((g_ == INT64_C(0)) ? INT64_C(1) : g_) == 0;
+  }
+  return bad;
+}
+
 // where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f32) {
   const float *in0 = in[0];
@@ -2335,7 +2351,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131] = {
+const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[132] = {
     {abs_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {abs_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {abs_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
@@ -2389,6 +2405,7 @@ const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[131] = {
     {fmod_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {fmod_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {gcd_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lcm_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {lerp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {lerp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {lerp_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},

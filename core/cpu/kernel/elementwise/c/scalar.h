@@ -47,13 +47,22 @@ EW int64_t ew_pow_i64(int64_t a, int64_t n) {
   return (int64_t)r;
 }
 
+// Quotients of 32 bits take half the time.
 EW int64_t ew_gcd_i64(int64_t a, int64_t b) {
-  while (b != 0) {
-    int64_t r = ew_fmod_i64(a, b);
-    a = b;
-    b = r;
+  uint64_t x = (uint64_t)ew_abs_i64(a), y = (uint64_t)ew_abs_i64(b), large = x < y ? y : x, small = x < y ? x : y;
+  while (small != 0 && large >> 32 != 0) {
+    uint64_t r = large % small;
+    large = small;
+    small = r;
   }
-  return ew_abs_i64(a);
+  uint32_t p = (uint32_t)large, q = (uint32_t)small;
+  if (q == 0) return (int64_t)large;
+  while (q != 0) {
+    uint32_t r = p % q;
+    p = q;
+    q = r;
+  }
+  return (int64_t)p;
 }
 
 // Floats.

@@ -48,14 +48,24 @@ PLAIT_CLONES static int64_t count_range(const struct job *j, int64_t lo, int64_t
   return count;
 }
 
-static bool is_nonzero(const struct job *j, int64_t i) {
-#define TEST_ONE(T, TEST)        \
-  {                              \
-    T x = ((const T *)j->in)[i]; \
-    return TEST;                 \
+#define BLOCK 512
+
+// Writes the positions of the nonzero elements from lo to hi and returns how many there are. It has no branch, which would be
+// as unpredictable as the elements.
+static int64_t find(const struct job *j, int64_t lo, int64_t hi, int64_t *found) {
+  int64_t n = 0;
+#define FIND(T, TEST)                      \
+  {                                        \
+    const T *p = j->in;                    \
+    for (int64_t i = lo; i < hi; i++) {    \
+      T x = p[i];                          \
+      found[n] = i;                        \
+      n += TEST;                           \
+    }                                      \
   }
-  EACH_DTYPE(TEST_ONE)
-#undef TEST_ONE
+  EACH_DTYPE(FIND)
+#undef FIND
+  return n;
 }
 
 static void count_chunk(void *arg, int64_t chunk) {
@@ -67,16 +77,22 @@ static void count_chunk(void *arg, int64_t chunk) {
 static void fill_chunk(void *arg, int64_t chunk) {
   struct job *j = arg;
   int64_t lo = chunk * NONZERO_CHUNK, hi = lo + NONZERO_CHUNK < j->n ? lo + NONZERO_CHUNK : j->n;
-  int64_t *out = j->out + j->offsets[chunk] * j->ndim, at[PLAIT_MAX_DIMS] = {0}, rest = lo;
-  for (int d = j->ndim - 1; d >= 0; d--) {
+  int64_t *out = j->out + j->offsets[chunk] * j->ndim, at[PLAIT_MAX_DIMS] = {0}, found[BLOCK];
+  int last = j->ndim - 1;
+  int64_t width = last < 0 ? 1 : j->shape[last], row = lo / width * width, rest = lo / width;
+  for (int d = last - 1; d >= 0; d--) {
     at[d] = rest % j->shape[d];
     rest /= j->shape[d];
   }
-  for (int64_t i = lo; i < hi; i++) {
-    if (is_nonzero(j, i)) {
-      for (int d = 0; d < j->ndim; d++) *out++ = at[d];
+  for (; lo < hi; lo += BLOCK) {
+    int64_t n = find(j, lo, lo + BLOCK < hi ? lo + BLOCK : hi, found);
+    for (int64_t i = 0; i < n; i++) {
+      for (; found[i] - row >= width; row += width) {
+        for (int d = last - 1; d >= 0 && ++at[d] == j->shape[d]; d--) at[d] = 0;
+      }
+      for (int d = 0; d < last; d++) *out++ = at[d];
+      if (last >= 0) *out++ = found[i] - row;
     }
-    for (int d = j->ndim - 1; d >= 0 && ++at[d] == j->shape[d]; d--) at[d] = 0;
   }
 }
 
