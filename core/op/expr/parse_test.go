@@ -142,13 +142,12 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestNear(t *testing.T) {
-	for _, c := range []struct {
-		src  string
-		want string
-	}{
-		{"y*sin(x)", "out = y_ * plait_vm_near_sinf(x_);"},
-		{"sin(x) + fmod(x, y)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);"},
-		{"sin(2*x)", ""}, {"t = x + y; cos(t) + cos(x)", ""}, {"exp(x)", ""}, {"fmod(x, 2)", ""},
+	for _, c := range []struct{ src, far, want string }{
+		{"y*sin(x)", "trigf(x_)", "out = y_ * plait_vm_near_sinf(x_);"},
+		{"sin(x) + fmod(x, y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);"},
+		{"pow(x, y)", "powf(x_, y_)", "out = plait_vm_near_powf(x_, y_);"},
+		{"zeta(x, y)", "zetaf(x_, y_)", "out = plait_vm_near_zetaf(x_, y_);"},
+		{src: "sin(2*x)"}, {src: "t = x + y; cos(t) + cos(x)"}, {src: "exp(x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
 	} {
 		p := parse(t, c.src)
 		require.Empty(t, p.Near(F64))
@@ -157,7 +156,7 @@ func TestNear(t *testing.T) {
 			require.Empty(t, calls, c.src)
 			continue
 		}
-		require.Equal(t, "plait_vm_far_trigf(x_)", calls[0].FarC())
+		require.Equal(t, "plait_vm_far_"+c.far, calls[0].FarC())
 		require.Equal(t, c.want, p.NearC(F32, func(_ int, v string) string { return "out = " + v + ";" }))
 	}
 }
