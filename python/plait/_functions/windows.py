@@ -97,7 +97,9 @@ def hamming_window(
     def of(x: Tensor) -> Tensor:
         return alpha + beta * _ops.cos(x)
 
-    return _window("hamming_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad)
+    return _window(
+        "hamming_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad
+    )
 
 
 @checked
@@ -117,7 +119,9 @@ def blackman_window(
         c = _ops.cos(x)
         return 0.34 + c * (0.5 + 0.16 * c)  # where cos(2 a) is 2 cos(a)^2 - 1
 
-    return _window("blackman_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad)
+    return _window(
+        "blackman_window", window_length, periodic, -math.pi, math.pi, of, dtype, layout, device, requires_grad
+    )
 
 
 @checked
