@@ -9,7 +9,7 @@
 //   - batch.go, pacing.go, software_pacing.go: when a batch is submitted, and how long it is
 //   - adapter.go, listing.go: the GPUs of all drivers
 //   - driver_thread.go: the goroutine that makes all calls of the driver
-//   - link.go: GPUs that use each other's memory; product.go: matrix products of a vendor's library
+//   - link.go: GPUs that use each other's memory; signal.go: those of several processes, which wait for each other; product.go: matrix products of a vendor's library
 //   - transfer.go, staging.go: copies between the host and the device
 //   - memory.go: slabs, which are behind the caches of package backend
 //
