@@ -48,3 +48,13 @@ func plait_pairwise_distance(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, e
 		bind.WaitForQueueSpace()
 	}
 }
+
+//export plait_pdist
+func plait_pdist(input C.plait_tensor, p C.double) C.plait_tensor {
+	for {
+		if s := bind.Pdist(int64(input), float64(p)); s != bind.Busy {
+			return C.plait_tensor(s)
+		}
+		bind.WaitForQueueSpace()
+	}
+}

@@ -2678,6 +2678,10 @@ plait_tensor plait_dist(plait_tensor input, plait_tensor other, double p);
 //   - keepdim (false): keep the last dimension with size 1
 plait_tensor plait_pairwise_distance(plait_tensor x1, plait_tensor x2, double p, double eps, bool keepdim);
 
+// The distances of each row and the later ones, in the order of the upper triangle.
+//   - p (2): the order of the norm
+plait_tensor plait_pdist(plait_tensor input, double p);
+
 // --- dropout ---
 
 // Dropout that keeps the mean and variance of selu networks.

@@ -7,6 +7,7 @@ import (
 	_ "github.com/plait-ml/plait/gpu/kernel/conv"
 	_ "github.com/plait-ml/plait/gpu/kernel/copying"
 	_ "github.com/plait-ml/plait/gpu/kernel/creation"
+	_ "github.com/plait-ml/plait/gpu/kernel/distance"
 	_ "github.com/plait-ml/plait/gpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/gpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/gpu/kernel/fft"

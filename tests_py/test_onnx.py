@@ -206,6 +206,9 @@ else:
         args = [tuple(plait.randn(s) for s in pair) for pair in sizes]
         check(f, *args, dynamic=({0: "n", 1: "m"}, {0: "k", 1: "m"}))
 
+    def test_distances_of_rows():
+        check(lambda x: (F.pdist(x), F.pdist(x, 3.0)), plait.randn(4, 3))
+
     def test_dtypes():
         def f(x, i, m):
             return (

@@ -47,3 +47,13 @@ func PairwiseDistance(x1 Tensor, x2 Tensor, p float64, eps float64, keepdim bool
 	t1 := tensor(x2)
 	return result(op.PairwiseDistance(t0, t1, p, eps, keepdim), t0, t1)
 }
+
+// Pdist applies the operation pdist. The distances of each row and the later ones, in the order of the upper triangle.
+func Pdist(input Tensor, p float64) (status Tensor) {
+	defer protect("pdist", &status)
+	if queueNearlyFull() {
+		return Busy
+	}
+	t0 := tensor(input)
+	return result(op.PDist(t0, p), t0)
+}

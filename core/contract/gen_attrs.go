@@ -45,6 +45,12 @@ func TriangleIndicesOf(c *core.Call) TriangleIndicesAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a PairAttrs) AddTo(c *core.Call) *core.Call { return c.Int(Flag(a.Triangle)).Float(a.P) }
+
+// PairOf reads the attributes of a call.
+func PairOf(c *core.Call) PairAttrs { return PairAttrs{c.Ints[0] != 0, c.Floats[0]} }
+
+// AddTo adds the attributes to a call and returns it.
 func (a DropoutAttrs) AddTo(c *core.Call) *core.Call {
 	return c.Int(a.Seed, a.Offset).Float(a.P, a.Scale)
 }

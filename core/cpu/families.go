@@ -9,6 +9,7 @@ import (
 	_ "github.com/plait-ml/plait/core/cpu/kernel/conv"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/copying"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/creation"
+	_ "github.com/plait-ml/plait/core/cpu/kernel/distance"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/dropout"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/elementwise"
 	_ "github.com/plait-ml/plait/core/cpu/kernel/fft"

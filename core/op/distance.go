@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"math"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // CosineSimilarity returns the inner product of x1 and x2 along dim, which broadcast, over the product of their norms, each
 // of which is at least eps.
@@ -79,6 +83,10 @@ func init() {
 			Samples: []Sample{{Args: []any{Between(1, 2, 3, 4), Between(-2, -1, 4), 2.0}}, {Name: "1", Args: []any{Between(1, 2, 3), Between(-2, -1, 3), 1.0}}}},
 		Row{Name: "cdist", Func: CDist, Args: []Arg{{Name: "x1"}, {Name: "x2"}, p}, Doc: "The distances of all pairs of rows.",
 			Samples: []Sample{{Loose: 2, Args: []any{Between(1, 2, 3, 2), Between(-2, -1, 4, 2), 2.0}}, {Name: "3", Loose: 2, Args: []any{Between(1, 2, 2, 3, 2), Between(-2, -1, 1, 2, 2), 3.0}},
+				{Name: "1", Args: []any{Between(1, 2, 3, 2), Between(-2, -1, 2, 2), 1.0}}, {Name: "largest", Args: []any{DistinctOf(2, 3), far5(3, 3), math.Inf(1)}},
 				{Name: "empty", Args: []any{Shaped(0, 2), Shaped(3, 2), 1.0}}}},
+		Row{Name: "pdist", Func: PDist, Args: inputAnd(p), Doc: "The distances of each row and the later ones, in the order of the upper triangle.",
+			Samples: []Sample{{Loose: 2, Args: []any{DistinctOf(4, 2), 2.0}}, {Name: "3", Loose: 4, Args: []any{DistinctOf(2, 3, 2), 3.0}},
+				{Name: "1", Args: []any{DistinctOf(3, 2), 1.0}}, {Name: "one row", Args: []any{Shaped(1, 2), 2.0}}}},
 	)
 }

@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 const (
-	// fewRows is the number of rows up to which the distances of all pairs are computed from the differences of their elements.
+	// fewRows is the number of rows up to which Euclidean distances are computed from the differences of elements.
 	fewRows = 25
-	// pairElements is how many differences of elements are stored at a time.
+	// pairElements is how many differences of elements a gradient stores at a time.
 	pairElements = 1 << 22
 )
 
@@ -27,9 +28,7 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	if op.err == nil && x.Size(-1) != y.Size(-1) {
 		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
 	}
-	if op.err == nil && !(p >= 0) {
-		op.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
-	}
+	op.normOrder(p)
 	var batch []int
 	if op.err == nil {
 		var err error
@@ -39,20 +38,19 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	n, k, m := x.Size(-2), y.Size(-2), x.Size(-1)
-	all := core.Numel(batch) * n * k * m
-	products := p == 2 && max(n, k) > fewRows && all > 0 && x.DType().Size() >= 4
-	if !products && all <= pairElements {
-		return op.compose(func() *core.Tensor { return pairNorms(x, y, p) })
-	}
-	out := op.scope(func() []*core.Tensor {
-		u, v := x.Detach(), y.Detach()
-		if products {
-			return []*core.Tensor{pairProducts(u, v)}
+	n, k := x.Size(-2), y.Size(-2)
+	var out *core.Tensor
+	if p == 2 && max(n, k) > fewRows && core.Numel(batch)*n*k*x.Size(-1) > 0 && x.DType().Size() >= 4 {
+		out = op.scope(func() []*core.Tensor { return []*core.Tensor{pairProducts(x.Detach(), y.Detach())} })[0]
+		op.check(out.Err())
+	} else {
+		out = op.out(x.DType(), append(slices.Clone(batch), n, k))
+		rows := func(t *core.Tensor) *core.Tensor {
+			return op.dense(op.own(op.repeated(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1)))))
 		}
-		return []*core.Tensor{inParts(u, func(part *core.Tensor, _, _ int) *core.Tensor { return pairNorms(part, v, p) }, core.Numel(batch)*k*m)}
-	})[0]
-	if op.check(out.Err()); op.err != nil {
+		op.pairNorms(out, rows(x), rows(y), p, false)
+	}
+	if op.err != nil {
 		return op.fail()
 	}
 	if op.grad {
@@ -63,16 +61,64 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	return op.done(out)
 }
 
-// pairNorms returns the norms of the differences of all pairs of rows, which it stores.
-func pairNorms(x, y *core.Tensor, p float64) *core.Tensor {
-	return VectorNorm(Sub(Unsqueeze(x, -2), Unsqueeze(y, -3)), p, []int{-1}, ReduceOptions{})
+// PDist returns the p-norm of the difference of each row of x [*, n, m] with each later one, of shape [*, n * (n - 1) / 2].
+func PDist(x *core.Tensor, p float64) *core.Tensor {
+	if parts := distributed(x); parts != nil {
+		return handOn(parts, "pdist", x, p)
+	}
+	op := begin("pdist", &x)
+	op.matrices(x, x)
+	op.floating("the input", x)
+	op.normOrder(p)
+	if op.err != nil {
+		return op.fail()
+	}
+	n := x.Size(-2)
+	out := op.out(x.DType(), append(slices.Clone(x.Shape()[:x.Dim()-2]), n*(n-1)/2))
+	rows := op.dense(x)
+	op.pairNorms(out, rows, rows, p, true)
+	if op.err != nil {
+		return op.fail()
+	}
+	if op.grad {
+		node := op.node(laterPairsDeriv, x).Save(x).SaveOutput(out, 0)
+		node.Floats = []float64{p}
+		op.attach(node, out)
+	}
+	return op.done(out)
 }
 
-// pairProducts returns the distances of all pairs of rows: the roots of x.x + y.y - 2 x.y.
+// normOrder fails if p is not the order of a norm.
+func (op *opContext) normOrder(p float64) {
+	if op.err == nil && !(p >= 0) {
+		op.failf(core.ValueError, "the norm's order must not be negative, got %v", p)
+	}
+}
+
+// pairNorms launches the kernel for contiguous rows x and y of one batch.
+func (op *opContext) pairNorms(out, x, y *core.Tensor, p float64, triangle bool) {
+	if op.err != nil || out.Numel() == 0 {
+		return
+	}
+	n, k, m := x.Size(-2), y.Size(-2), x.Size(-1)
+	batch := core.Numel(x.Shape()[:x.Dim()-2])
+	stack := func(t *core.Tensor, shape ...int) *core.Tensor {
+		strides := make([]int, len(shape))
+		core.ContiguousStrides(shape, strides)
+		return op.own(core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, strides, t.Offset()))
+	}
+	c := op.call(contract.PairNorms).Out(out).In(stack(x, batch, n, m)).In(stack(y, batch, k, m))
+	c.Work = batch * n * k * m
+	op.launch(contract.PairAttrs{Triangle: triangle, P: p}.AddTo(c))
+}
+
+// pairProducts returns the distances of all pairs of rows: the roots of x.x + y.y - 2 x.y, which are one product.
 func pairProducts(x, y *core.Tensor) *core.Tensor {
 	squares := func(t *core.Tensor) *core.Tensor { return Sum(Mul(t, t), []int{-1}, true) }
-	sums := Add(squares(x), Transpose(squares(y), -2, -1))
-	return Sqrt(Relu(Sub(sums, Mul(MatMul(x, Transpose(y, -2, -1)), core.Num(2)))))
+	xs, ys := squares(x), squares(y)
+	left := Cat([]*core.Tensor{Mul(x, core.Num(-2)), xs, OnesLike(xs, TensorOptions{})}, -1)
+	right := Cat([]*core.Tensor{y, OnesLike(ys, TensorOptions{}), ys}, -1)
+	return SqrtInPlace(ReluInPlace(MatMul(left, Transpose(right, -2, -1))))
 }
 
 // inParts returns fn of ranges of x's rows, joined along the rows. fn stores each elements for a row.
@@ -80,58 +126,76 @@ func inParts(x *core.Tensor, fn func(part *core.Tensor, first, rows int) *core.T
 	n := x.Size(-2)
 	step := max(pairElements/max(each, 1), 1)
 	var parts []*core.Tensor
-	for first := 0; first < n; first += step {
+	for first := 0; first == 0 || first < n; first += step {
 		rows := min(step, n-first)
 		parts = append(parts, core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn(Narrow(x, -2, first, rows), first, rows)} })...)
 	}
 	return Cat(parts, -2)
 }
 
-// pairsDeriv is the derivative of [CDist]. With weights w for pairs, the gradient of x is the sum of w * (x - y) over y, for p = 2 by
-// products. A distance of 0 has no gradient.
+// pairsDeriv is the derivative of [CDist].
 func pairsDeriv(ctx *core.BackwardContext) {
 	x, y, out, g, p := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Grad(), ctx.Node.Floats[0]
-	if p == 2 {
-		w := Where(Eq(out, core.Num(0)), core.Num(0), Div(g, out))
-		gradient := func(w, own, other *core.Tensor, shape []int) *core.Tensor {
-			return sumTo(Sub(Mul(own, Sum(w, []int{-1}, true)), MatMul(w, other)), shape)
-		}
-		if ctx.Needs(0) {
-			ctx.Set(0, gradient(w, x, y, ctx.InputShape(0)))
-		}
-		if ctx.Needs(1) {
-			ctx.Set(1, gradient(Transpose(w, -2, -1), y, x, ctx.InputShape(1)))
-		}
-		return
-	}
-	side := func(own, other, out, g *core.Tensor, shape []int) *core.Tensor {
-		batch := out.Shape()[:out.Dim()-2]
-		full := func(t *core.Tensor) *core.Tensor {
-			return Expand(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))...)
-		}
-		own, other = full(own), full(other)
-		parts := inParts(own, func(part *core.Tensor, first, rows int) *core.Tensor {
-			d := Sub(Unsqueeze(part, -2), Unsqueeze(other, -3))
-			norm, gs := Unsqueeze(Narrow(out, -2, first, rows), -1), Unsqueeze(Narrow(g, -2, first, rows), -1)
-			var each *core.Tensor
-			switch {
-			case p == 0:
-				return ZerosLike(part, TensorOptions{})
-			case p == 1:
-				each = Mul(gs, Sign(d))
-			case math.IsInf(p, 1):
-				each = Mul(shareAmong(Abs(d), norm, Squeeze(gs, -1), []int{d.Dim() - 1}), Sign(d))
-			default:
-				each = normGrad.apply([]float64{p}, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
-			}
-			return Sum(each, []int{-2}, false)
-		}, core.Numel(batch)*other.Size(-2)*other.Size(-1))
-		return sumTo(parts, shape)
-	}
 	if ctx.Needs(0) {
-		ctx.Set(0, side(x, y, out, g, ctx.InputShape(0)))
+		ctx.Set(0, sumTo(pairsGradient(x, y, out, g, p), ctx.InputShape(0)))
 	}
 	if ctx.Needs(1) {
-		ctx.Set(1, side(y, x, Transpose(out, -2, -1), Transpose(g, -2, -1), ctx.InputShape(1)))
+		ctx.Set(1, sumTo(pairsGradient(y, x, Transpose(out, -2, -1), Transpose(g, -2, -1), p), ctx.InputShape(1)))
 	}
+}
+
+// laterPairsDeriv is the derivative of [PDist]: that of all pairs, whose distances and gradients are symmetric.
+func laterPairsDeriv(ctx *core.BackwardContext) {
+	x := ctx.Saved(0)
+	if x.Err() != nil {
+		return
+	}
+	n := x.Size(-2)
+	square := append(slices.Clone(x.Shape()[:x.Dim()-1]), n)
+	later := Triu(Full([]int{n, n}, core.BoolNum(true), TensorOptions{Device: x.Device()}), 1)
+	all := func(t *core.Tensor) *core.Tensor {
+		upper := MaskedScatter(zerosFor(x, x.DType(), square), later, t)
+		return Add(upper, Transpose(upper, -2, -1))
+	}
+	ctx.Set(0, pairsGradient(x, x, all(ctx.Saved(1)), all(ctx.Grad()), ctx.Node.Floats[0]))
+}
+
+// pairsGradient returns the gradient of the rows own, given those of the distances out to the rows other. With weights w for pairs, it is the
+// sum of w * (own - other) over other, for p = 2 and many pairs by products. A distance of 0 has no gradient.
+func pairsGradient(own, other, out, g *core.Tensor, p float64) *core.Tensor {
+	if err := firstBroken(own, other, out, g); err != nil {
+		return err
+	}
+	if p == 2 && out.Numel()*own.Size(-1) > pairElements {
+		same := Eq(out, core.Num(0))
+		w := Where(same, core.Num(0), Div(g, Where(same, core.Num(1), out)))
+		middle := Mean(other, []int{-2}, true) // what all rows have in common would cost digits
+		return Sub(Mul(Sub(own, middle), Sum(w, []int{-1}, true)), MatMul(w, Sub(other, middle)))
+	}
+	batch := out.Shape()[:out.Dim()-2]
+	full := func(t *core.Tensor) *core.Tensor {
+		return Expand(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))...)
+	}
+	own, other = full(own), full(other)
+	return inParts(own, func(part *core.Tensor, first, rows int) *core.Tensor {
+		d := Sub(Unsqueeze(part, -2), Unsqueeze(other, -3))
+		if d.Err() != nil {
+			return d
+		}
+		norm, gs := Unsqueeze(Narrow(out, -2, first, rows), -1), Unsqueeze(Narrow(g, -2, first, rows), -1)
+		var each *core.Tensor
+		switch {
+		case p == 0:
+			return ZerosLike(part, TensorOptions{})
+		case p == 1:
+			each = Mul(gs, Sign(d))
+		case p == 2:
+			each = norm2Grad.apply(nil, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
+		case math.IsInf(p, 1):
+			each = Mul(shareAmong(Abs(d), norm, Squeeze(gs, -1), []int{d.Dim() - 1}), Sign(d))
+		default:
+			each = normGrad.apply([]float64{p}, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
+		}
+		return Sum(each, []int{-2}, false)
+	}, core.Numel(batch)*other.Size(-2)*other.Size(-1))
 }

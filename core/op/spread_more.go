@@ -115,6 +115,7 @@ func moreRules() map[string]*Rule {
 	out["trapezoid"], out["cumulative_trapezoid"] = integrated(false), integrated(true)
 	// Pairs of rows.
 	out["cdist"] = notation("...pM,...rM->...pr")
+	out["pdist"] = notation("...NM->...P")
 	out["bilinear"] = notation("...I,...J,oIJ,o->...o")
 	out["addbmm"] = addedProduct("mn", "bmk*", "bkn*")
 	out["pairwise_distance"] = &Rule{Strategies: func(u *Use) []Strategy {

@@ -58,7 +58,7 @@ func productRules(add func(r rule, names string)) {
 		return []*core.Tensor{u.with(op.Squeeze(out, -1))}
 	}, "linalg_solve")
 	add(leading(2), "linalg_solve_triangular")
-	add(leading(2), "cdist")
+	add(leading(2), "cdist pdist")
 }
 
 // checked is the number of dimensions that the tensors of a product must have.

@@ -173,6 +173,7 @@ from plait._ops.distance import (
     cosine_similarity,
     dist,
     pairwise_distance,
+    pdist,
 )
 from plait._ops.dropout import (
     alpha_dropout,
@@ -1108,6 +1109,7 @@ __all__ = [
     "outer",
     "pad",
     "pairwise_distance",
+    "pdist",
     "permute",
     "pixel_shuffle",
     "pixel_unshuffle",

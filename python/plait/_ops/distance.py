@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["cdist", "cosine_similarity", "dist", "pairwise_distance"]
+__all__ = ["cdist", "cosine_similarity", "dist", "pairwise_distance", "pdist"]
 
 _cdist = _core.bind_Cdist
 
@@ -88,3 +88,18 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(pairwise_distance, locals(), error)
     return own(status if status > 0 else settle(status, _pairwise_distance, x1._h, x2._h, p, eps, keepdim))
+
+_pdist = _core.bind_Pdist
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The distances of each row and the later ones, in the order of the upper triangle.
+
+    Args:
+        p: the order of the norm
+    """
+    try:
+        status = _pdist(input._h, p)
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(pdist, locals(), error)
+    return own(status if status > 0 else settle(status, _pdist, input._h, p))

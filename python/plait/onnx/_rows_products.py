@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 from plait.onnx._build import Value
@@ -137,3 +138,12 @@ def _distance(n: Node, p: Any, keepdim: bool = False, eps: float = 0.0, **args: 
     shape = _common(a, b)
     at = axes(None if n.op == "dist" else [len(shape) - 1], len(shape))
     return norm(apart.known(shape), number(p), at, keepdim)
+
+
+@row("pdist")
+def _later_pairs(n: Node, p: Any, input: Value) -> Value:
+    (x,) = _cast(n, input)
+    pairs = list(combinations(range(x.dims[-2]), 2))
+    shape = [*x.dims[:-2], len(pairs), x.dims[-1]]
+    a, b = (x.make("Gather", n.b.ints(list(rows)), axis=x.rank - 2).known(shape) for rows in zip(*pairs, strict=True))
+    return norm((a - b).known(shape), number(p), axes([x.rank - 1], x.rank), False)

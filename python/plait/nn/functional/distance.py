@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bilinear", "cosine_similarity", "linear", "pairwise_distance", "pdist"]
 
-_PAIR_ELEMENTS = 1 << 20
-
 linear, bilinear = _ops.linear, _ops.bilinear
 cosine_similarity = _ops.cosine_similarity
 
@@ -29,11 +27,4 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """Returns the p-norm distances of every pair of rows of a matrix, in the order of the upper triangle."""
     if input.ndim != 2:
         raise ValueError(f"pdist: want a matrix, got shape {list(input.shape)}")
-    n, width = input.shape
-    if n * (n - 1) * width > _PAIR_ELEMENTS:  # a row at a time, whose differences stay in the caches
-        rows = (_ops.sub(input[i + 1 :], input[i]) for i in range(n - 1))
-        return _ops.cat([_ops.vector_norm(apart, float(p), -1) for apart in rows])
-    above = _ops.triu_indices(n, n, 1, device=input.device)
-    first, second = _ops.unbind(above, 0)
-    apart = _ops.sub(_ops.index_select(input, 0, first), _ops.index_select(input, 0, second))
-    return _ops.vector_norm(apart, float(p), -1)
+    return _ops.pdist(input, float(p))

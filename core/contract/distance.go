@@ -1,0 +1,11 @@
+package contract
+
+// PairNorms writes the p-norm of the difference of each row of x [batch, n, m] and each row of z [batch, k, m]: y [batch, n, k]. With triangle,
+// x and z are the same rows, and y [batch, n * (n - 1) / 2] has the pairs of a row and a later one. All are contiguous floats of one dtype.
+var PairNorms = declare(Contract{Name: "pair_norms", Outs: "y", Ins: "x z", Ints: "triangle", Floats: "p"})
+
+// PairAttrs are the attributes of [PairNorms].
+type PairAttrs struct {
+	Triangle bool
+	P        float64 // the norm's order, from 0 to infinity
+}

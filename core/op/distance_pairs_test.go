@@ -1,0 +1,56 @@
+package op_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// TestDistancesOfPairsAreNorms compares with the norms of differences, for numbers of rows and features around the sizes of blocks.
+func TestDistancesOfPairsAreNorms(t *testing.T) {
+	core.ManualSeed(5)
+	for _, size := range [][3]int{{1, 1, 1}, {3, 5, 2}, {5, 17, 130}, {131, 18, 3}, {130, 33, 129}} {
+		n, k, m := size[0], size[1], size[2]
+		for _, d := range []core.DType{core.Float32, core.Float64, core.BFloat16} {
+			for _, p := range []float64{0, 1, 2, 2.5, math.Inf(1)} {
+				x, y := op.To(op.Randn(2, n, m), d), op.To(op.Randn(k, m), d)
+				wide := func(t *core.Tensor) *core.Tensor { return op.To(t, core.Float64) }
+				norms := func(x, y *core.Tensor) *core.Tensor {
+					return op.VectorNorm(op.Sub(op.Unsqueeze(wide(x), -2), op.Unsqueeze(wide(y), -3)), p, []int{-1}, op.ReduceOptions{})
+				}
+				close := func(want, got *core.Tensor, what string) {
+					t.Helper()
+					w, err := core.Values[float64](want)
+					require.NoError(t, err)
+					g, err := core.Values[float64](wide(got))
+					require.NoError(t, err)
+					require.Len(t, g, len(w))
+					tolerance := map[core.DType]float64{core.Float32: 1e-5, core.Float64: 1e-12, core.BFloat16: 1e-2}[d]
+					for i := range w {
+						require.InDelta(t, w[i], g[i], tolerance*(1+w[i]), "%s %v %v p=%v element %d", what, size, d, p, i)
+					}
+				}
+				close(norms(x, y), op.CDist(x, y, p), "cdist")
+				above := op.Triu(op.Full([]int{n, n}, core.BoolNum(true), op.TensorOptions{}), 1)
+				close(op.MaskedSelect(norms(x, x), op.Expand(above, 2, n, n)), op.Ravel(op.PDist(x, p)), "pdist")
+			}
+		}
+	}
+}
+
+func TestDistancesWithNaN(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	x := core.FromSlice([]float64{nan, 1, 2, inf, 0, 0}, 3, 2)
+	for _, p := range []float64{1, 2, 3, inf} {
+		got, err := core.Values[float64](op.PDist(x, p))
+		require.NoError(t, err)
+		require.Equal(t, "[NaN NaN +Inf]", fmt.Sprint(got), "p=%v", p)
+	}
+	_, err := core.Values[float64](op.PDist(x, -1))
+	require.ErrorContains(t, err, "the norm's order must not be negative, got -1")
+}
