@@ -89,6 +89,16 @@ func EmbeddingBackwardOf(c *core.Call) EmbeddingBackwardAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a GridAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Mode), int64(a.Padding), Flag(a.AlignCorners))
+}
+
+// GridOf reads the attributes of a call.
+func GridOf(c *core.Call) GridAttrs {
+	return GridAttrs{InterpolateMode(c.Ints[0]), GridPadding(c.Ints[1]), c.Ints[2] != 0}
+}
+
+// AddTo adds the attributes to a call and returns it.
 func (a InterpolateAttrs) AddTo(c *core.Call) *core.Call {
 	return c.Int(int64(a.Spatial), int64(a.Mode), Flag(a.AlignCorners)).Float(a.Scale...)
 }

@@ -9,7 +9,27 @@ var (
 	// contiguous, of float32, float64 or uint8. Of bytes the weights are integers of 16 bits, and y[j] is the sum divided by 2^shift,
 	// rounded, from 0 to 255.
 	Resample = declare(Contract{Name: "resample", Outs: "y", Ins: "x", Ints: "dim shift windows...", Floats: "weights..."})
+	// GridSample writes the values of x [n, c, spatial...] at the places grid [n, points..., k] of its k dimensions, the last one first, from -1
+	// to 1: y [n, c, points...]. All are contiguous, of float32 or float64. The mode is linear, nearest or cubic; cubic wants two dimensions.
+	GridSample = declare(Contract{Name: "grid_sample", Outs: "y", Ins: "x grid", Ints: "mode padding align_corners"})
 )
+
+// A GridPadding says what lies outside the input of [GridSample].
+type GridPadding int64
+
+// The paddings.
+const (
+	GridZeros      GridPadding = iota // C: GRID_ZEROS
+	GridBorder                        // C: GRID_BORDER
+	GridReflection                    // C: GRID_REFLECTION
+)
+
+// GridAttrs are the attributes of [GridSample].
+type GridAttrs struct {
+	Mode         InterpolateMode
+	Padding      GridPadding
+	AlignCorners bool
+}
 
 // An InterpolateMode is the method of interpolation.
 type InterpolateMode int64

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // GridSampleOptions are the options of [GridSample].
 type GridSampleOptions struct {
@@ -59,40 +62,88 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 			return castTo(GridSample(castTo(x, d), castTo(grid, d), o), x.DType())
 		})
 	}
-	return op.compose(func() *core.Tensor {
-		n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
-		points := core.Numel(grid.Shape()[1 : k+1])
-		flat := Reshape(x, n, c, core.Numel(sizes))
-		taps := make([][]tap, k)
-		combinations := 1
-		for i, size := range sizes {
-			taps[i] = o.taps(Reshape(Select(grid, -1, k-1-i), n, points), size)
-			combinations *= len(taps[i])
+	if !op.grad {
+		out := op.out(x.DType(), append([]int{x.Size(0), x.Size(1)}, grid.Shape()[1:k+1]...))
+		if op.err == nil && out.Numel() > 0 {
+			c := op.call(contract.GridSample).Out(out).In(op.dense(x)).In(op.dense(grid))
+			c.Work = 4 * out.Numel()
+			op.launch(o.attrs().AddTo(c))
 		}
-		var sum *core.Tensor
-		for choice := range combinations {
-			var index, weight *core.Tensor
-			for i, size := range sizes {
-				t := taps[i][choice%len(taps[i])]
-				choice /= len(taps[i])
-				p := t.at
-				if t.share != nil {
-					weight = times(weight, t.share)
-				}
-				inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
-				weight = times(weight, castTo(inside, x.DType()))
-				p = castTo(Where(inside, p, core.Num(0)), core.Int64)
-				if index == nil {
-					index = p
-				} else {
-					index = Add(Mul(index, core.IntNum(int64(size))), p)
-				}
-			}
-			part := Mul(Gather(flat, 2, Expand(Unsqueeze(index, 1), n, c, points)), Unsqueeze(weight, 1))
-			sum = plus(sum, part)
+		if op.err != nil {
+			return op.fail()
 		}
-		return Reshape(sum, append([]int{n, c}, grid.Shape()[1:k+1]...)...)
-	})
+		return op.done(out)
+	}
+	return op.compose(func() *core.Tensor { return o.sums(x, grid) })
+}
+
+// attrs returns the attributes of the kernel.
+func (o GridSampleOptions) attrs() contract.GridAttrs {
+	return contract.GridAttrs{
+		Mode: map[string]contract.InterpolateMode{
+			"nearest": contract.InterpolateNearest, "bilinear": contract.InterpolateLinear, "bicubic": contract.InterpolateCubic}[o.Mode],
+		Padding: map[string]contract.GridPadding{
+			"zeros": contract.GridZeros, "border": contract.GridBorder, "reflection": contract.GridReflection}[o.PaddingMode],
+		AlignCorners: o.AlignCorners,
+	}
+}
+
+// sums returns the values as a sparse matrix, which has a row for each place with its neighbours, times the elements of all channels. The
+// derivatives of that product are such products too.
+func (o GridSampleOptions) sums(x, grid *core.Tensor) *core.Tensor {
+	n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
+	k, plane, places := len(sizes), core.Numel(sizes), grid.Shape()[1:len(sizes)+1]
+	points := core.Numel(places)
+	starts := Arange(nil, core.IntNum(int64(n)), nil, TensorOptions{Device: x.Device()})
+	index, weight := Mul(Reshape(starts, n, 1, 1), core.IntNum(int64(plane))), (*core.Tensor)(nil)
+	step := plane
+	for i, size := range sizes {
+		step /= size
+		at, share := neighbours(o.taps(Reshape(Select(grid, -1, k-1-i), n, points), size), x, size)
+		if at.Err() != nil {
+			return at
+		}
+		index = combined(Add, index, Mul(at, core.IntNum(int64(step))))
+		if weight == nil {
+			weight = share
+		} else {
+			weight = combined(Mul, weight, share)
+		}
+	}
+	if err := firstBroken(index, weight); err != nil {
+		return err
+	}
+	taps := weight.Size(1)
+	entries := func(t *core.Tensor) *core.Tensor {
+		return Reshape(Transpose(Expand(t, n, taps, points), 1, 2), n*points*taps)
+	}
+	crow := Arange(nil, core.IntNum(int64(n*points*taps+1)), core.IntNum(int64(taps)), TensorOptions{Device: x.Device()})
+	rows := CSRMatmul(crow, entries(index), entries(weight), Reshape(Transpose(Flatten(x, 2, -1), 1, 2), n*plane, c), CSROptions{})
+	return Reshape(Contiguous(Transpose(Reshape(rows, n, points, c), 1, 2)), append([]int{n, c}, places...)...)
+}
+
+// combined joins each of a [n, p, points] with each of b [n, q, points]: [n, p * q, points].
+func combined(join func(x, y *core.Tensor) *core.Tensor, a, b *core.Tensor) *core.Tensor {
+	return Flatten(join(Unsqueeze(a, 2), Unsqueeze(b, 1)), 1, 2)
+}
+
+// neighbours returns the indices along a dimension of x, and the shares, of the neighbours of all points: [n, taps, points]. Those outside have the
+// share 0 and the index 0.
+func neighbours(taps []tap, x *core.Tensor, size int) (at, share *core.Tensor) {
+	var places, shares []*core.Tensor
+	for _, t := range taps {
+		places = append(places, t.at)
+		if t.share != nil {
+			shares = append(shares, t.share)
+		}
+	}
+	p := Stack(places, 1)
+	inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
+	share = castTo(inside, x.DType())
+	if len(shares) > 0 {
+		share = Mul(Stack(shares, 1), share)
+	}
+	return castTo(Where(inside, p, core.Num(0)), core.Int64), share
 }
 
 // times returns x * y, where x may be nil for 1.

@@ -3,7 +3,11 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3bf402da
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3961618f
+#cgo noescape plaitk_grid_sample
+#cgo nocallback plaitk_grid_sample
+#cgo noescape plaitk_grid_scratch
+#cgo nocallback plaitk_grid_scratch
 #cgo noescape plaitk_interpolate_backward
 #cgo nocallback plaitk_interpolate_backward
 #cgo noescape plaitk_interpolate_forward

@@ -1,0 +1,61 @@
+package op_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// TestGridSampleWithAndWithoutGraph compares the kernel with the sparse product that has derivatives, for channels in packs of all sizes.
+func TestGridSampleWithAndWithoutGraph(t *testing.T) {
+	core.ManualSeed(7)
+	for _, size := range [][]int{{2, 3, 5, 7}, {1, 1, 4, 1}, {1, 8, 6, 5}, {2, 19, 3, 3}, {1, 2, 40, 50}, {1, 2, 3, 4, 5}, {1, 17, 2, 1, 3}, {0, 2, 3, 3}, {1, 0, 2, 2}} {
+		k := len(size) - 2
+		for _, points := range []int{0, 3, 300} {
+			for _, d := range []core.DType{core.Float32, core.Float64} {
+				x := op.To(op.Randn(size...), d)
+				shape := append([]int{size[0], points}, make([]int, k)...)
+				for i := 2; i <= k; i++ {
+					shape[i] = 1
+				}
+				shape[k+1] = k
+				grid := op.To(op.Randn(shape...), d)
+				for _, mode := range []string{"bilinear", "nearest", "bicubic"} {
+					for _, padding := range []string{"zeros", "border", "reflection"} {
+						for _, align := range []bool{false, true} {
+							if mode == "bicubic" && k == 3 {
+								continue
+							}
+							o := op.GridSampleOptions{Mode: mode, PaddingMode: padding, AlignCorners: align}
+							leaf := x.Detach().SetRequiresGrad(true)
+							want, err := core.Values[float64](op.To(op.GridSample(leaf, grid, o).Detach(), core.Float64))
+							require.NoError(t, err)
+							got, err := core.Values[float64](op.To(op.GridSample(x, grid, o), core.Float64))
+							require.NoError(t, err)
+							require.Len(t, got, len(want))
+							tolerance := map[core.DType]float64{core.Float32: 2e-4, core.Float64: 1e-11}[d]
+							for i := range want {
+								require.InDelta(t, want[i], got[i], tolerance, "%v %v %v %+v element %d", size, points, d, o, i)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestGridSampleOutside: what lies outside counts for nothing, even beside an infinite element.
+func TestGridSampleOutside(t *testing.T) {
+	inf := math.Inf(1)
+	x := core.FromSlice([]float64{inf, 1, 2, 3}, 1, 1, 2, 2)
+	grid := core.FromSlice([]float64{5, 5, 1, 1, math.NaN(), 0}, 1, 1, 3, 2)
+	got, err := core.Values[float64](op.GridSample(x, grid, op.GridSampleOptions{}))
+	require.NoError(t, err)
+	require.Equal(t, "[0 0.75 NaN]", fmt.Sprint(got))
+}
