@@ -14,6 +14,8 @@ var (
 	All          = reduction("all", core.NoPairs)
 	CountNonzero = reduction("count_nonzero", core.NoPairs)
 	LogSumExp    = reduction("logsumexp", core.NoPairs)
+	// NanSum is Sum of the floats that are not NaN.
+	NanSum = reduction("nansum", core.NoPairs)
 
 	// ComplexProd is Prod of complex numbers. Operations make it of products of pairs where a device lacks it.
 	ComplexProd = reduction("complex_prod", core.Linear)

@@ -58,11 +58,16 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	}
 	return op.compose(func() *core.Tensor {
 		n := input.Numel()
+		equal := o.Offsets == nil && o.PaddingIdx == nil && o.Mode != "max" && n > 0 // bags of one size
+		d, scales := weight.DType(), o.PerSampleWeights
+		if equal && !o.ScaleGradByFreq && !o.Sparse && d.IsFloat() && d.Size() >= 4 && (scales == nil || scales.DType() == d) {
+			return o.product(input, weight)
+		}
 		rows := Embedding(Ravel(input), weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq, Sparse: o.Sparse})
 		if rows.Err() != nil {
 			return rows
 		}
-		if o.Offsets == nil && o.PaddingIdx == nil && o.Mode != "max" && n > 0 { // bags of one size
+		if equal {
 			if o.PerSampleWeights != nil {
 				rows = Mul(rows, Reshape(o.PerSampleWeights, n, 1))
 			}
@@ -107,6 +112,21 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		counts := IndexAdd(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted)
 		return Div(sum, castTo(Maximum(counts, core.IntNum(1)), sum.DType()))
 	})
+}
+
+// product returns the sums or means of bags of one size as a sparse matrix, which has a row for each bag, times the weight.
+func (o EmbeddingBagOptions) product(input, weight *core.Tensor) *core.Tensor {
+	n, size, scales := input.Numel(), input.Size(1), o.PerSampleWeights
+	starts := Arange(nil, core.IntNum(int64(n+1)), core.IntNum(int64(size)), TensorOptions{Device: input.Device()})
+	if scales == nil {
+		d := weight.DType()
+		scales = Full([]int{n}, core.Num(1), TensorOptions{DType: &d, Device: weight.Device()})
+	}
+	sum := CSRMatmul(starts, Ravel(castTo(input, core.Int64)), Ravel(scales), weight, CSROptions{})
+	if o.Mode == "sum" {
+		return sum
+	}
+	return Div(sum, core.Num(float64(size)))
 }
 
 // bags returns the number of bags, and which one each index is in.

@@ -234,31 +234,38 @@ func AffineGrid(theta *core.Tensor, size []int, alignCorners bool) *core.Tensor 
 		op.failf(core.ShapeError, "got maps of shape %v for an input of shape %v, want [n, k, k+1] for k = 2 or 3 dimensions", theta.Shape(), size)
 	}
 	return op.compose(func() *core.Tensor {
-		d := theta.DType()
+		d := statType(theta.DType())
 		o := TensorOptions{DType: &d, Device: theta.Device()}
-		spatial := size[2:]
-		var columns []*core.Tensor // x, y, (z) and 1
-		for i := k - 1; i >= 0; i-- {
-			steps := Arange(nil, core.IntNum(int64(spatial[i])), nil, o)
-			scale, shift := 2/float64(spatial[i]), 1/float64(spatial[i])-1
+		spatial, maps := size[2:], castTo(theta, d)
+		column := func(i int) *core.Tensor { // of all maps, beside the spatial dimensions
+			return Reshape(Select(maps, 2, i), append(append([]int{size[0]}, unitSizes(k)...), k)...)
+		}
+		grid := column(k)
+		for i := range k { // x first
+			n := spatial[k-1-i]
+			scale, shift := 2/float64(n), 1/float64(n)-1
 			if alignCorners {
-				scale, shift = 2/float64(max(spatial[i]-1, 1)), -1
-				if spatial[i] == 1 {
+				scale, shift = 2/float64(max(n-1, 1)), -1
+				if n == 1 {
 					shift = 0
 				}
 			}
-			shape := make([]int, k)
-			for j := range shape {
-				shape[j] = 1
-			}
-			shape[i] = spatial[i]
-			columns = append(columns, Expand(Reshape(Add(Mul(steps, core.Num(scale)), core.Num(shift)), shape...), spatial...))
+			places := Add(Mul(Arange(nil, core.IntNum(int64(n)), nil, o), core.Num(scale)), core.Num(shift))
+			shape := unitSizes(k + 2)
+			shape[k-i] = n
+			grid = Add(grid, Mul(Reshape(places, shape...), column(i)))
 		}
-		columns = append(columns, OnesLike(columns[0], TensorOptions{}))
-		base := Reshape(Stack(columns, -1), 1, core.Numel(spatial), k+1)
-		grid := MatMul(base, Transpose(theta, 1, 2))
-		return Reshape(grid, append(append([]int{size[0]}, spatial...), k)...)
+		return castTo(grid, theta.DType())
 	})
+}
+
+// unitSizes returns n sizes of 1.
+func unitSizes(n int) []int {
+	shape := make([]int, n)
+	for i := range shape {
+		shape[i] = 1
+	}
+	return shape
 }
 
 func init() {

@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // NanSum returns the sum of the elements of x over dims, or over all dimensions if there are none, that are not NaN.
 func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
@@ -11,12 +14,27 @@ func NanSum(x *core.Tensor, dims []int, keepdim bool) *core.Tensor {
 		return Sum(x, dims, keepdim)
 	}
 	op := begin("nansum", &x)
-	return op.compose(func() *core.Tensor {
-		if x.DType().IsComplex() {
-			return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim)
-		}
-		return Sum(nanToZeroOp.apply(nil, x), dims, keepdim)
-	})
+	if op.err == nil && x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return Sum(Where(IsNaN(x), core.Num(0), x), dims, keepdim) })
+	}
+	r := op.reduction(x, dims, keepdim)
+	if op.err != nil {
+		return op.fail()
+	}
+	out := op.reduce(contract.NanSum, x, r, x.DType())
+	if op.err != nil {
+		return op.fail()
+	}
+	if op.grad {
+		n := op.node(nanSumDeriv, x).Save(x)
+		n.Ints = r.dims
+		op.attach(n, out)
+	}
+	return op.done(out)
+}
+
+func nanSumDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, Where(IsNaN(ctx.Saved(0)), core.Num(0), spread(ctx.Grad(), ctx.InputShape(0), ctx.Node.Ints)))
 }
 
 // NanMean returns the mean of the elements of x, which must be floating point, over dims, or over all dimensions if there

@@ -27,7 +27,6 @@ var (
 	nanToNumOp = elementwise("nan_to_num", "x; nan_value, posinf, neginf",
 		"where(isnan(x), nan_value, where(x == inf, posinf, where(x == -inf, neginf, x)))",
 		"where(isnan(x) || isinf(x), 0, grad)")
-	nanToZeroOp = elementwise("nan_to_zero", "x", "where(isnan(x), 0, x)", "where(isnan(x), 0, grad)") // of NanSum
 )
 
 // Erf returns the error function of x.
@@ -190,7 +189,6 @@ func init() {
 	nanToNum := unaryRow(nanToNumOp, NanToNum, NanToNumInPlace, "Returns input with NaN and infinities replaced.", -2, 2).
 		with(Arg{Name: "nan", Default: 0.0}, 0.0).
 		with(Arg{Name: "posinf", Optional: true}, nil).with(Arg{Name: "neginf", Optional: true}, nil)
-	nanToNum.Elementwise = append(nanToNum.Elementwise, nanToZeroOp)
 	register("special",
 		unaryRow(erfOp, Erf, ErfInPlace, "Returns the error function.", -2, 2),
 		unaryRow(erfcOp, Erfc, ErfcInPlace, "Returns the complementary error function.", -2, 2),

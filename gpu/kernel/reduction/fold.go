@@ -106,6 +106,10 @@ func Of(name string, float bool, x float64) (Fold, bool) {
 		switch name {
 		case "sum":
 			return sumFloat, true
+		case "nansum":
+			f := sumFloat
+			f.add = []string{"a.f0 + select(v, real(0.0), plait_isnan_f32(v))"}
+			return f, true
 		case "mean":
 			f := sumFloat
 			f.Result = []string{"a.f0 / real(count)"}

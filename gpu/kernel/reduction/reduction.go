@@ -16,7 +16,7 @@ import (
 
 func init() {
 	for _, k := range []core.KernelID{contract.Sum, contract.Mean, contract.Prod, contract.Amax, contract.Amin, contract.Any, contract.All,
-		contract.CountNonzero, contract.LogSumExp, contract.Var, contract.Std, contract.ArgMax, contract.ArgMin} {
+		contract.CountNonzero, contract.LogSumExp, contract.NanSum, contract.Var, contract.Std, contract.ArgMax, contract.ArgMin} {
 		name := k.String()
 		kernel.Register(k, func(r *shader.Recorder, c *core.Call) error { return reduceCall(r, c, name) })
 	}

@@ -14,7 +14,7 @@ extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
 extern const plaitk_elementwise_kernel plaitk_elementwise_loss[118];
 extern const plaitk_elementwise_kernel plaitk_elementwise_reduction[46];
 extern const plaitk_elementwise_kernel plaitk_elementwise_rounding[14];
-extern const plaitk_elementwise_kernel plaitk_elementwise_special[58];
+extern const plaitk_elementwise_kernel plaitk_elementwise_special[54];
 extern const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[92];
 */
 import "C"
@@ -738,10 +738,6 @@ func init() {
 		"nan_to_num.f64",
 		"nan_to_num.grad.x.f32",
 		"nan_to_num.grad.x.f64",
-		"nan_to_zero.f32",
-		"nan_to_zero.f64",
-		"nan_to_zero.grad.x.f32",
-		"nan_to_zero.grad.x.f64",
 		"special_ndtr.f32",
 		"special_ndtr.f64",
 		"special_ndtr.grad.x.f32",

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x76b852c1
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb41ef57d
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -23,7 +23,7 @@ func init() {
 	for k, op := range map[core.KernelID]C.int32_t{
 		contract.Sum: C.REDUCE_SUM, contract.Mean: C.REDUCE_MEAN, contract.Prod: C.REDUCE_PROD, contract.ComplexProd: C.REDUCE_PROD, contract.Amax: C.REDUCE_MAX, contract.Amin: C.REDUCE_MIN,
 		contract.Any: C.REDUCE_ANY, contract.All: C.REDUCE_ALL, contract.CountNonzero: C.REDUCE_COUNT,
-		contract.LogSumExp: C.REDUCE_LOGSUMEXP,
+		contract.LogSumExp: C.REDUCE_LOGSUMEXP, contract.NanSum: C.REDUCE_NANSUM,
 	} {
 		kernel.Register(k, func(ctx *kernel.Context, c *core.Call) error {
 			return run(ctx, c, op, &c.Outs[0], nil, 0)

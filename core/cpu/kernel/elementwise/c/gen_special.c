@@ -474,58 +474,6 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_grad_x_f64) {
   return 0;
 }
 
-// where(isnan(x), 0, x)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_zero_f32) {
-  const float *in0 = in[0];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = (ew_isnan_f32(x_) ? 0.0f : x_);
-  }
-  return 0;
-}
-
-// where(isnan(x), 0, x)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_zero_f64) {
-  const double *in0 = in[0];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = (ew_isnan_f64(x_) ? 0.0 : x_);
-  }
-  return 0;
-}
-
-// where(isnan(x), 0, grad)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_zero_grad_x_f32) {
-  const float *in0 = in[0];
-  const float *in1 = in[1];
-  float *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = (ew_isnan_f32(x_) ? 0.0f : grad_);
-  }
-  return 0;
-}
-
-// where(isnan(x), 0, grad)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_zero_grad_x_f64) {
-  const double *in0 = in[0];
-  const double *in1 = in[1];
-  double *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = (ew_isnan_f64(x_) ? 0.0 : grad_);
-  }
-  return 0;
-}
-
 // 0.5 * erfc(-0.7071067811865476 * x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_f32) {
   const float *in0 = in[0];
@@ -818,7 +766,7 @@ PLAITK_ELEMENTWISE_LOOP(zeta_grad_y_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_special[58] = {
+const plaitk_elementwise_kernel plaitk_elementwise_special[54] = {
     {digamma_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {digamma_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {digamma_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
@@ -855,10 +803,6 @@ const plaitk_elementwise_kernel plaitk_elementwise_special[58] = {
     {nan_to_num_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {nan_to_num_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {nan_to_num_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {nan_to_zero_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {nan_to_zero_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {nan_to_zero_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {nan_to_zero_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {special_ndtr_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
     {special_ndtr_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
     {special_ndtr_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},

@@ -19,6 +19,7 @@
 enum plaitk_reduction_op {
   REDUCE_SUM,
   REDUCE_MEAN,
+  REDUCE_NANSUM,   // of floats that are not NaN
   REDUCE_PROD,
   REDUCE_MAX,
   REDUCE_MIN,

@@ -14,6 +14,7 @@ static const struct leaf *find_leaf(const struct plaitk_reduction *r) {
   switch (op) {
   case REDUCE_SUM:
   case REDUCE_MEAN:
+  case REDUCE_NANSUM:
   case REDUCE_PROD:
   case REDUCE_ANY:
   case REDUCE_ALL:

@@ -19,6 +19,15 @@ FOLD_LEAF(sum_bf16, uint16_t, float, 64, LOAD_BF16, 0, OP_ADD, FLUSH_SUM)
 FOLD_LEAF(sum_f32, float, float, 64, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
 FOLD_LEAF(sum_f64, double, double, 32, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
 
+// NaN does not count in sums of floats.
+#define LOAD_KNOWN(x) ((x) == (x) ? (x) : 0)
+#define LOAD_KNOWN_F16(x) LOAD_KNOWN(plait_f16_to_f32(x))
+#define LOAD_KNOWN_BF16(x) LOAD_KNOWN(plait_bf16_to_f32(x))
+FOLD_LEAF(nansum_f16, uint16_t, float, 64, LOAD_KNOWN_F16, 0, OP_ADD, FLUSH_SUM)
+FOLD_LEAF(nansum_bf16, uint16_t, float, 64, LOAD_KNOWN_BF16, 0, OP_ADD, FLUSH_SUM)
+FOLD_LEAF(nansum_f32, float, float, 64, LOAD_KNOWN, 0, OP_ADD, FLUSH_SUM)
+FOLD_LEAF(nansum_f64, double, double, 32, LOAD_KNOWN, 0, OP_ADD, FLUSH_SUM)
+
 // Products are double: partial products of float32 data rarely overflow there unless the whole product does.
 FOLD_LEAF(prod_u8, uint8_t, uint64_t, 32, LOAD_SAME, 1, OP_MUL, FLUSH_IPROD)
 FOLD_LEAF(prod_i8, int8_t, uint64_t, 32, LOAD_WIDE, 1, OP_MUL, FLUSH_IPROD)
@@ -60,7 +69,10 @@ const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype) {
   static const struct leaf sums[] = {PLAIT_BY_DTYPE(LEAF, sum)};
   static const struct leaf prods[] = {PLAIT_BY_DTYPE(LEAF, prod)};
   static const struct leaf counts[] = {PLAIT_BY_DTYPE(LEAF, count)};
+  static const struct leaf known[] = {LEAF(nansum_f16), LEAF(nansum_bf16), LEAF(nansum_f32), LEAF(nansum_f64)};
   switch (op) {
+  case REDUCE_NANSUM:
+    return plait_is_float(dtype) ? &known[dtype - PLAIT_F16] : NULL;
   case REDUCE_SUM:
   case REDUCE_MEAN:
     return &sums[dtype];
