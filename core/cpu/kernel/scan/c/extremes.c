@@ -7,29 +7,35 @@
 #define FAT_LEAST(x, a) (((x) != (x)) | (((x) >= (a)) & ((a) == (a))))
 #define FAT_MOST(x, a) (((x) != (x)) | (((x) <= (a)) & ((a) == (a))))
 
+// LINES rows are scanned beside each other, as each step waits for the one before it.
+enum { LINES = 4 };
+
 // Elements of type T are compared as C, and states are kept as S.
 #define EXTREME_LEAVES(NAME, T, C, S, LOAD, STORE, BEATS)                                         \
-  static void NAME##_rows(const struct scan_part *part) {                                         \
+  PLAIT_INLINE void NAME##_lines(const struct scan_part *part, int64_t k, int lines, bool both) { \
     const struct scan_part p = *part;                                                             \
-    S *best = p.s.a;                                                                              \
-    int64_t *where = p.s.b;                                                                       \
-    for (int64_t k = 0; k < p.lines; k++) {                                                       \
-      const T *in = (const T *)p.in + k * p.in_line;                                              \
-      C a = (C)best[k];                                                                           \
-      int64_t w = where[k];                                                                       \
-      for (int64_t i = 0; i < p.n; i++) {                                                         \
-        C x = (C)LOAD(in[i * p.in_stride]);                                                       \
-        if ((w < 0) | BEATS(x, a)) {                                                              \
-          a = x;                                                                                  \
-          w = p.at + i;                                                                           \
-        }                                                                                         \
-        int64_t to = k * p.out_line + i * p.out_stride;                                           \
-        if (p.out != NULL) ((T *)p.out)[to] = (T)STORE(a);                                        \
-        if (p.index != NULL) p.index[to] = w;                                                     \
+    S *best = (S *)p.s.a + k;                                                                     \
+    int64_t *where = (int64_t *)p.s.b + k, w[LINES];                                              \
+    C a[LINES];                                                                                   \
+    for (int l = 0; l < lines; l++) a[l] = (C)best[l], w[l] = where[l];                           \
+    for (int64_t i = 0; i < p.n; i++) {                                                           \
+      for (int l = 0; l < lines; l++) {                                                           \
+        C x = (C)LOAD(((const T *)p.in)[(k + l) * p.in_line + i * p.in_stride]);                  \
+        bool take = (w[l] < 0) | BEATS(x, a[l]);                                                  \
+        a[l] = take ? x : a[l];                                                                   \
+        w[l] ^= (w[l] ^ (p.at + i)) & -(int64_t)take;                                             \
+        int64_t to = (k + l) * p.out_line + i * p.out_stride;                                     \
+        if (both || p.out != NULL) ((T *)p.out)[to] = (T)STORE(a[l]);                             \
+        if (both || p.index != NULL) p.index[to] = w[l];                                          \
       }                                                                                           \
-      best[k] = (S)a;                                                                             \
-      where[k] = w;                                                                               \
     }                                                                                             \
+    for (int l = 0; l < lines; l++) best[l] = (S)a[l], where[l] = w[l];                           \
+  }                                                                                               \
+  static void NAME##_rows(const struct scan_part *p) {                                            \
+    bool both = p->out != NULL && p->index != NULL;                                               \
+    int64_t k = 0;                                                                                \
+    for (; both && k + LINES <= p->lines; k += LINES) NAME##_lines(p, k, LINES, true);            \
+    for (; k < p->lines; k++) NAME##_lines(p, k, 1, false);                                       \
   }                                                                                               \
   PLAIT_CLONES static void NAME##_columns(const struct scan_part *p) {                            \
     C acc[SCAN_WIDTH];                                                                            \
@@ -58,11 +64,11 @@
     memcpy(p->s.b, where, (size_t)lines * sizeof where[0]);                                       \
   }
 
-#define INTS(SUFFIX, T)                                                                  \
-  EXTREME_LEAVES(max_##SUFFIX, T, T, int64_t, LOAD_SAME, STORE_SAME, AT_LEAST)           \
+#define INTS(SUFFIX, T)                                                                           \
+  EXTREME_LEAVES(max_##SUFFIX, T, T, int64_t, LOAD_SAME, STORE_SAME, AT_LEAST)                    \
   EXTREME_LEAVES(min_##SUFFIX, T, T, int64_t, LOAD_SAME, STORE_SAME, AT_MOST)
-#define FLOATS(SUFFIX, T, C, LOAD, STORE)                                                \
-  EXTREME_LEAVES(max_##SUFFIX, T, C, double, LOAD, STORE, FAT_LEAST)                     \
+#define FLOATS(SUFFIX, T, C, LOAD, STORE)                                                         \
+  EXTREME_LEAVES(max_##SUFFIX, T, C, double, LOAD, STORE, FAT_LEAST)                              \
   EXTREME_LEAVES(min_##SUFFIX, T, C, double, LOAD, STORE, FAT_MOST)
 
 INTS(u8, uint8_t)
