@@ -122,7 +122,7 @@ func (o EmbeddingBagOptions) product(input, weight *core.Tensor) *core.Tensor {
 		d := weight.DType()
 		scales = Full([]int{n}, core.Num(1), TensorOptions{DType: &d, Device: weight.Device()})
 	}
-	sum := CSRMatmul(starts, Ravel(castTo(input, core.Int64)), Ravel(scales), weight, CSROptions{})
+	sum := csrMatmul("embedding_bag", starts, Ravel(castTo(input, core.Int64)), Ravel(scales), weight, CSROptions{})
 	if o.Mode == "sum" {
 		return sum
 	}

@@ -25,6 +25,8 @@ func TestEmbeddingBagsByOffsets(t *testing.T) {
 	require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
 	requireNear(t, w.Grad(), 10, 10, 1100, 1100, 1, 1)
 	requireNear(t, scales.Grad(), 11, 3, 7, 7)
+	_, err := core.Values[float64](op.EmbeddingBag(core.FromSlice([]int64{0, 3}, 1, 2), w, op.EmbeddingBagOptions{}))
+	require.ErrorContains(t, err, "embedding_bag: entry 1 is in column 3, want one of [0, 3)")
 	require.ErrorContains(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{}).Err(), "a vector of offsets")
 	require.ErrorContains(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, PerSampleWeights: scales}).Err(), "are for sums")
 }

@@ -62,10 +62,15 @@ func savedCSR(ctx *core.BackwardContext) csr {
 // CSRMatmul returns the product [m, n] of a sparse matrix [m, k] and a dense one x [k, n]. The sparse matrix is in compressed rows: the
 // entries of row i are those from crow[i] to crow[i+1], in the columns col, with the given values.
 func CSRMatmul(crow, col, values, x *core.Tensor, o CSROptions) *core.Tensor {
+	return csrMatmul("csr_matmul", crow, col, values, x, o)
+}
+
+// csrMatmul is [CSRMatmul] for the operation of the given name, which errors have.
+func csrMatmul(name string, crow, col, values, x *core.Tensor, o CSROptions) *core.Tensor {
 	if parts := distributed(crow, col, values, x, o.Order, o.TransposedCrow, o.TransposedRow, o.TransposedOrder); parts != nil {
 		return handOn(parts, "csr_matmul", crow, col, values, x, o)
 	}
-	op := begin("csr_matmul", &crow, &col, &values, &x,
+	op := begin(name, &crow, &col, &values, &x,
 		optional(&o.Order), optional(&o.TransposedCrow), optional(&o.TransposedRow), optional(&o.TransposedOrder))
 	s := o.of(crow, col)
 	op.compressed(s, values)
