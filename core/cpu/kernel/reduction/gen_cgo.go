@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb41ef57d
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb496da27
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */
