@@ -155,7 +155,7 @@ def generate(work: Path, name: str) -> None:
     package = work / name
     package.mkdir()
     (package / f"{name}.c").write_text(quicken(complete((out / f"{name}.c").read_text())))
-    for source in (ROOT / "capi/extension").glob("*.c"):
+    for source in (ROOT / "capi/extension").glob("*.[ch]"):
         shutil.copy(source, package)
     (package / f"{name}_go.h").write_text('#include "_cgo_export.h"\n')
     (package / f"{name}.go").write_text(adapt((out / f"{name}.go").read_text(), name))

@@ -48,6 +48,11 @@ func plait_tensor_peek(t C.plait_tensor, real *C.double, whole *C.int64_t) C.pla
 	return C.plait_status(bind.TensorPeek(int64(t), int64(uintptr(unsafe.Pointer(real))), int64(uintptr(unsafe.Pointer(whole)))))
 }
 
+//export plait_tensor_peek_all
+func plait_tensor_peek_all(t C.plait_tensor, layout *C.int64_t, out unsafe.Pointer, bytes C.int64_t) C.plait_status {
+	return C.plait_status(bind.TensorPeekAll(int64(t), int64(uintptr(unsafe.Pointer(layout))), int64(uintptr(unsafe.Pointer(out))), int64(bytes)))
+}
+
 //export plait_tensor_complex
 func plait_tensor_complex(t C.plait_tensor, parts *C.double) C.plait_status {
 	return C.plait_status(bind.TensorComplex(int64(t), int64(uintptr(unsafe.Pointer(parts)))))

@@ -234,6 +234,11 @@ plait_status plait_tensor_item(plait_tensor t, double *value);
 // 0 otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
 plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
 
+// plait_tensor_peek_all is plait_tensor_peek for all elements of a contiguous tensor: it writes the dtype,
+// the number of dimensions and the sizes to layout, which has room for 14, and the elements to out, and
+// returns 1, or 0 where more than bytes would be needed.
+plait_status plait_tensor_peek_all(plait_tensor t, int64_t *layout, void *out, int64_t bytes);
+
 // plait_tensor_complex waits for the value of a tensor with one element and writes its real and imaginary
 // part to parts. It may wait for the device.
 plait_status plait_tensor_complex(plait_tensor t, double *parts);
@@ -1440,6 +1445,17 @@ int64_t plait_backward_after_count(plait_object h);
 // plait_backward_after writes the handles of the gradients of outputs that a hook which runs after a node
 // gets to out, 0 for absent ones. They are the caller's.
 plait_status plait_backward_after(plait_object h, plait_tensor *out);
+
+// --- offer ---
+
+// plait_out_offer offers a tensor's memory to the operation of a name that the calling thread is about to
+// call, for its result, given the n tensors among its inputs. It returns a number for plait_out_taken, which
+// ends the offer, or 0 where none is made.
+plait_status plait_out_offer(plait_string name, plait_tensor out, plait_tensors inputs, int64_t n);
+
+// plait_out_taken ends an offer of the calling thread. It returns 1 if the tensor, 0 for none, is a result in
+// the memory offered.
+plait_status plait_out_taken(int64_t offer, plait_tensor result);
 
 // --- optim ---
 

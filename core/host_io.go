@@ -159,7 +159,10 @@ func (t *Tensor) waitFor(d time.Duration, wait func(Event, time.Duration) bool) 
 		return true
 	}
 	defer p.unpin()
-	deadline := time.Now().Add(d)
+	var deadline time.Time
+	if d != 0 {
+		deadline = time.Now().Add(d)
+	}
 	s := p.storage
 	if !wait(s.alloc.home.Record(), d) {
 		return false

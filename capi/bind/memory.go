@@ -111,10 +111,7 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 	defer protect("item", &status)
 	x := tensor(t)
-	if x.Usable("item") != nil || x.IsNumber() || x.Numel() != 1 || x.DType() == core.Uint64 || x.DType().IsComplex() || !x.Device().HostAccessible() || !x.WaitFor(0) {
-		return 0
-	}
-	if s, ok := x.Storage().Stream().(interface{ Failure() error }); !ok || s.Failure() != nil || x.Storage().Err() != nil {
+	if !known(x) || x.Numel() != 1 || x.DType() == core.Uint64 || x.DType().IsComplex() {
 		return 0
 	}
 	if x.DType().IsFloat() {
@@ -134,6 +131,36 @@ func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
 		return 3
 	}
 	return 2
+}
+
+// TensorPeekAll is [TensorPeek] for all elements of a contiguous tensor: it writes the dtype, the number of dimensions and the sizes to
+// layout, which has room for 14, and the elements to out, and returns 1, or 0 where more than bytes would be needed.
+func TensorPeekAll(t Tensor, layout IntsOut, out BytesOut, bytes int64) (status Status) {
+	defer protect("tolist", &status)
+	x := tensor(t)
+	if !known(x) || !x.Contiguous() || int64(x.Numel()*x.DType().Size()) > bytes {
+		return 0
+	}
+	b, err := x.Bytes()
+	if err != nil {
+		return 0
+	}
+	l := handle.Slice[int64](layout, int64(2+x.Dim()))
+	l[0], l[1] = int64(x.DType()), int64(x.Dim())
+	for i, n := range x.Shape() {
+		l[2+i] = int64(n)
+	}
+	copy(handle.Slice[byte](out, int64(len(b))), b)
+	return 1
+}
+
+// known reports whether the elements of a tensor can be read without a wait, an error or a copy from a device.
+func known(x *core.Tensor) bool {
+	if x.Parts() != nil || x.Usable("item") != nil || x.IsNumber() || !x.Device().HostAccessible() || !x.WaitFor(0) {
+		return false
+	}
+	s, ok := x.Storage().Stream().(interface{ Failure() error })
+	return ok && s.Failure() == nil && x.Storage().Err() == nil
 }
 
 // TensorComplex waits for the value of a tensor with one element and writes its real and imaginary part to parts.

@@ -61,7 +61,10 @@ func operandOrNil(h Tensor, v float64) *core.Tensor {
 
 // tensors returns the tensors that n handles at the address a name, nil for 0.
 func tensors(a Tensors, n int64) []*core.Tensor {
-	out := make([]*core.Tensor, 0, max(n, 0))
+	return appendTensors(make([]*core.Tensor, 0, max(n, 0)), a, n)
+}
+
+func appendTensors(out []*core.Tensor, a Tensors, n int64) []*core.Tensor {
 	for _, h := range handle.Slice[int64](a, n) {
 		out = append(out, tensorOrNil(h))
 	}

@@ -4,11 +4,10 @@
 // raised. `a + b` is the most frequent thing that Python does with tensors, so its common cases need no call of Python's.
 // In a forked child, to which the engine's threads did not come along, nothing is given back, and operators are Python's.
 // setup.py compiles this file with the generated module, to which add_owners adds what is in it, for Python's stable interface.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "owner.h"
+
 #include <pthread.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <structmember.h>
 
 long long bind_TensorRelease(long long);
@@ -17,12 +16,9 @@ long long bind_Add(long long, long long, double);
 long long bind_Sub(long long, long long, double);
 long long bind_Mul(long long, long long, double);
 long long bind_Div(long long, long long, double);
-long long bind_TensorPeek(long long, long long, long long);
 long long bind_HooksOutlive(long long);
 
 extern PyType_Spec scope_spec;
-
-enum { FLOAT = -1 };  // what stands for a floating-point number in the place of a tensor
 
 typedef struct {
   PyObject_HEAD
@@ -32,6 +28,8 @@ typedef struct {
 static int forked;
 
 static void after_fork(void) { forked = 1; }
+
+int is_forked(void) { return forked; }
 
 // The handle of an owner; 0 if it has none, or something that is none.
 static long long handle_of(PyObject *self) {
@@ -67,10 +65,10 @@ static PyTypeObject *tensor_class;       // what own makes
 static PyTypeObject *distributed_class;  // of distributed tensors
 static PyTypeObject *sparse_class;       // and of sparse ones
 
-static PyObject *own(PyObject *module, PyObject *handle) {
-  (void)module;
-  int overflow;
-  long long h = PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0;
+long long tensor_handle(PyObject *t) { return PyObject_TypeCheck(t, tensor_owner) && !forked ? handle_of(t) : 0; }
+
+// Returns the tensor that owns a handle, given its number as well.
+static PyObject *owning(long long h, PyObject *handle) {
   PyTypeObject *cls = tensor_class;
   if (h & (DISTRIBUTED | SPARSE)) cls = h & SPARSE ? sparse_class : distributed_class;
   PyObject *t = PyType_GenericAlloc(cls, 0);
@@ -79,6 +77,18 @@ static PyObject *own(PyObject *module, PyObject *handle) {
     ((owner *)t)->handle = handle;
   }
   return t;
+}
+
+PyObject *own_handle(long long h) {
+  PyObject *handle = PyLong_FromLongLong(h), *t = handle ? owning(h, handle) : NULL;
+  Py_XDECREF(handle);
+  return t;
+}
+
+static PyObject *own(PyObject *module, PyObject *handle) {
+  (void)module;
+  int overflow;
+  return owning(PyLong_CheckExact(handle) ? PyLong_AsLongLongAndOverflow(handle, &overflow) : 0, handle);
 }
 
 enum { ADD, SUB, MUL, DIV, OPERATORS };
@@ -91,17 +101,13 @@ static PyObject *apply(PyObject *x, PyObject *y, int which, long long (*raw)(lon
     x = y;
     y = t;
   }
-  long long status = 0, h = PyObject_TypeCheck(x, tensor_owner) && !forked ? handle_of(x) : 0;
+  long long status = 0, h = tensor_handle(x);
   if (h && PyFloat_CheckExact(y)) {
     status = raw(h, FLOAT, PyFloat_AsDouble(y));
   } else if (h && PyObject_TypeCheck(y, tensor_owner) && handle_of(y)) {
     status = raw(h, handle_of(y), 0);
   }
-  if (status > 0) {
-    PyObject *made = PyLong_FromLongLong(status), *t = made ? own(NULL, made) : NULL;
-    Py_XDECREF(made);
-    return t;
-  }
+  if (status > 0) return own_handle(status);
   if (!others[which]) Py_RETURN_NOTIMPLEMENTED;
   return PyObject_CallFunction(others[which], "OOL", x, y, status);
 }
@@ -175,54 +181,6 @@ static PyObject *set_operators(PyObject *module, PyObject *args) {
     Py_XDECREF(old);
   }
   Py_RETURN_NONE;
-}
-
-// The only element of a tensor as a Python number; None if it takes more than a look: a wait, a copy, or an error.
-static PyObject *peek(PyObject *module, PyObject *t) {
-  (void)module;
-  double real;
-  long long whole, h = PyObject_TypeCheck(t, tensor_owner) && !forked ? handle_of(t) : 0;
-  switch (h ? bind_TensorPeek(h, (long long)(intptr_t)&real, (long long)(intptr_t)&whole) : 0) {
-    case 1: return PyFloat_FromDouble(real);
-    case 2: return PyLong_FromLongLong(whole);
-    case 3: return PyBool_FromLong(whole != 0);
-  }
-  Py_RETURN_NONE;
-}
-
-// NumPy's array interface in C: https://numpy.org/doc/stable/reference/arrays.interface.html#c-struct-access
-typedef struct {
-  int two, nd;
-  char typekind;
-  int itemsize, flags;
-  Py_ssize_t *shape, *strides;
-  void *data;
-  PyObject *descr;
-} array_interface;
-
-enum { ALIGNED = 0x100, NOT_SWAPPED = 0x200, WRITEABLE = 0x400 };
-
-static void free_array_struct(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
-
-// The value of __array_struct__ for what bind_TensorLayout has written.
-static PyObject *array_struct(PyObject *module, PyObject *args) {
-  (void)module;
-  int kind, itemsize;
-  long long at;
-  if (!PyArg_ParseTuple(args, "CiL:array_struct", &kind, &itemsize, &at)) return NULL;
-  const int64_t *layout = (const int64_t *)(intptr_t)at;
-  int nd = (int)layout[3];
-  array_interface *a = PyMem_Malloc(sizeof *a + 2 * (size_t)nd * sizeof(Py_ssize_t));
-  if (!a) return PyErr_NoMemory();
-  Py_ssize_t *shape = (Py_ssize_t *)(a + 1), *strides = shape + nd;
-  for (int i = 0; i < nd; i++) {
-    shape[i] = (Py_ssize_t)layout[4 + i];
-    strides[i] = (Py_ssize_t)layout[4 + nd + i] * itemsize;
-  }
-  *a = (array_interface){2, nd, (char)kind, itemsize, ALIGNED | NOT_SWAPPED | WRITEABLE, shape, strides, (void *)(intptr_t)layout[0], NULL};
-  PyObject *capsule = PyCapsule_New(a, NULL, free_array_struct);
-  if (!capsule) PyMem_Free(a);
-  return capsule;
 }
 
 // A value that a tensor's object holds for the engine, which calls it by a key of a dictionary. There, a weak reference stands for it. When the
@@ -309,9 +267,7 @@ static PyObject *hold(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef functions[] = {
-    {"array_struct", array_struct, METH_VARARGS, "Returns NumPy's __array_struct__, given the kind and size of elements and the address of a layout."},
     {"hold", hold, METH_VARARGS, "Returns what holds a value for the engine, given the dictionary, the key, the value and a tensor's handle."},
-    {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"set_tensor_class", set_tensor_class, METH_O, "Says of which class `own` makes tensors."},
     {"set_sparse_class", set_sparse_class, METH_O, "Says of which class `own` makes sparse tensors."},
     {"set_distributed_class", set_distributed_class, METH_O, "Says of which class `own` makes distributed tensors."},
@@ -339,5 +295,9 @@ int add_owners(PyObject *module) {
   tensor_owner = tensor_class = distributed_class = sparse_class = add_type(module, &tensor_spec);
   held_type = add_type(module, &held_spec);
   if (!tensor_owner || !held_type || !add_type(module, &object_spec) || !add_type(module, &scope_spec)) return -1;
-  return PyModule_AddFunctions(module, functions);
+  PyMethodDef *all[] = {functions, view_functions, element_functions, creation_functions, array_functions, out_functions};
+  for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
+    if (PyModule_AddFunctions(module, all[i]) < 0) return -1;
+  }
+  return 0;
 }

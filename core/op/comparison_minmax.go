@@ -105,6 +105,9 @@ func clampBy(low, high *core.Tensor) (*Elementwise, []*core.Tensor) {
 }
 
 func init() {
+	for _, e := range []*Elementwise{clampMinOp, clampMaxOp, clampNumbersOp, clampMinNumberOp, clampMaxNumberOp} {
+		e.outName = "clamp"
+	}
 	x := func(shape ...int) T { return Between(-2, 2, shape...) }
 	low := func(shape ...int) T { return Between(-1, -0.2, shape...) }
 	high := func(shape ...int) T { return Between(0.2, 1, shape...) }

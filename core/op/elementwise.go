@@ -15,6 +15,7 @@ import (
 type Elementwise struct {
 	Name        string
 	inPlaceName string
+	outName     string // of the function whose result it makes, for [OfferOut]
 	kernel      *expr.Kernel
 	ids         [3]core.KernelID // of the kernel's instances, by compute type
 	wraps       bool             // whether it computes uint64 as int64
@@ -38,7 +39,7 @@ func elementwise(name, signature, body string, grads ...string) *Elementwise {
 	if err != nil {
 		panic(err)
 	}
-	e := &Elementwise{Name: name, inPlaceName: name + "_", kernel: k, grads: make([]*gradient, len(k.In))}
+	e := &Elementwise{Name: name, inPlaceName: name + "_", outName: name, kernel: k, grads: make([]*gradient, len(k.In))}
 	e.ids, e.wraps = kernelIDs(k), k.Program.Wraps()
 	for _, id := range e.ids {
 		elementwiseKernels[id] = true
@@ -151,7 +152,7 @@ func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *co
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
 		result = core.Bool
 	}
-	out := op.out(result, op.commonShape(in))
+	out := op.outOfEach(e.outName, result, op.commonShape(in), in)
 	if op.err != nil {
 		return op.fail()
 	}

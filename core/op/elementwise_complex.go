@@ -102,7 +102,7 @@ func (e *Elementwise) runComplex(op *opContext, attrs []float64, in []*core.Tens
 			result = core.Bool
 		}
 	}
-	out := op.out(result, shape)
+	out := op.outOfEach(e.outName, result, shape, in)
 	if op.err != nil {
 		return op.fail()
 	}

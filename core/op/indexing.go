@@ -13,6 +13,9 @@ import (
 // the dimensions of the common shape take the place of the indexed ones, or come first if those are not neighbours. An
 // index out of range is an error.
 func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
+	if v := indexView(t, indices); v != nil {
+		return v
+	}
 	return compose("index", func() *core.Tensor {
 		v, tensors, err := indexViews(t, indices)
 		if err != nil {
@@ -93,6 +96,9 @@ func (s *selection) common() int {
 // indexViews applies the integers, slices and new dimensions, and returns the index tensors by the dimensions of the
 // view they belong to, if there are any.
 func indexViews(t *core.Tensor, indices []core.Index) (*core.Tensor, []*core.Tensor, error) {
+	if v := indexView(t, indices); v != nil {
+		return v, nil, nil
+	}
 	op := begin("index")
 	if t.Parts() == nil {
 		op = begin("index", &t)

@@ -48,7 +48,7 @@ func Gather(x *core.Tensor, dim int, index *core.Tensor) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	out := op.out(x.DType(), shapeOf(index))
+	out := op.outApart(x.DType(), shapeOf(index), x, index)
 	if op.err != nil {
 		return op.fail()
 	}

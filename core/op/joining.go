@@ -44,7 +44,7 @@ func Cat(tensors []*core.Tensor, dim int) *core.Tensor {
 	if op.err == nil && d.IsComplex() {
 		list = op.allAs(list, d)
 	}
-	out := op.out(d, shape)
+	out := op.outApart(d, shape, tensors...)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -147,7 +147,7 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	if op.err == nil && d.IsComplex() {
 		tensors = op.allAs(tensors, d)
 	}
-	out := op.out(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)))
+	out := op.outApart(d, slices.Insert(slices.Clone(first.Shape()), dim, len(tensors)), tensors...)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -213,7 +213,10 @@ func addProduct(name string, input, x, y *core.Tensor, rank int, f addForm) *cor
 	if op.err == nil && !broadcastsTo(input.Shape(), shape) {
 		op.failf(core.ShapeError, "input %v does not broadcast to %v", input.Shape(), shape)
 	}
-	out := op.out2(x, shape)
+	if op.err != nil {
+		return op.fail()
+	}
+	out := op.outApart(x.DType(), shape, input, x, y)
 	if op.err != nil {
 		return op.fail()
 	}

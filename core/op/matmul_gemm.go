@@ -124,7 +124,11 @@ func product(name string, x, y *core.Tensor, f productForm) *core.Tensor {
 
 // product is the rest of the function product, for an op that has checked that x and y are stacks of matrices of one dtype.
 func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
-	out := op.out2(x, op.productShape(x, y, f))
+	shape := op.productShape(x, y, f)
+	if op.err != nil {
+		return op.fail()
+	}
+	out := op.outApart(x.DType(), shape, x, y)
 	if op.err != nil {
 		return op.fail()
 	}
@@ -136,14 +140,6 @@ func (op *opContext) product(x, y *core.Tensor, f productForm) *core.Tensor {
 		op.attach(n, out)
 	}
 	return op.done(out)
-}
-
-// out2 allocates a result of the dtype of t, which is only looked at if nothing has failed.
-func (op *opContext) out2(t *core.Tensor, shape []int) *core.Tensor {
-	if op.err != nil {
-		return nil
-	}
-	return op.out(t.DType(), shape)
 }
 
 // saveFactors saves for each of two factors the other one, if it needs a gradient.

@@ -37,13 +37,14 @@ type opContext struct {
 	mode    core.Mode
 	stream  core.Stream
 	err     error
-	grad    bool         // an input requires a gradient, and gradients are recorded; or an input has a tangent
-	casts   bool         // autocast has decided about the inputs: it is off for the ops that this one is made of
-	wide    bool         // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
-	rounds  bool         // autocast has left some inputs in float32 to the kernel, which rounds them to autocast's dtype as it loads them
-	result  *core.Tensor // the first
-	more    *owned       // what else it owns, which is seldom anything
-	forward *forward     // nil unless an input has a tangent
+	grad    bool          // an input requires a gradient, and gradients are recorded; or an input has a tangent
+	casts   bool          // autocast has decided about the inputs: it is off for the ops that this one is made of
+	wide    bool          // autocast has left a 16-bit first input to the kernel, which converts it to float32 as it loads it
+	rounds  bool          // autocast has left some inputs in float32 to the kernel, which rounds them to autocast's dtype as it loads them
+	result  *core.Tensor  // the first
+	more    *owned        // what else it owns, which is seldom anything
+	forward *forward      // nil unless an input has a tangent
+	target  *core.Storage // of a result in memory that was offered
 }
 
 // fail ends the op and returns the tensor that carries its error.
@@ -67,6 +68,11 @@ func (op *opContext) launch(c *core.Call) {
 		c.Fail(op.err)
 		op.stream.Abandon(c)
 		return
+	}
+	if op.target != nil && !c.InPlace {
+		writes := func(o core.Operand) bool { return o.Storage() == op.target }
+		c.InPlace = slices.ContainsFunc(c.Outs, writes)
+		c.Overwrites = c.InPlace
 	}
 	op.check(core.Launch(op.stream, c))
 }

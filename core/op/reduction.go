@@ -49,7 +49,7 @@ func (op *opContext) nonempty(x *core.Tensor, r reduction) {
 
 // reduce launches kernel k on x and returns its result of dtype d.
 func (op *opContext) reduce(k core.KernelID, x *core.Tensor, r reduction, d core.DType, attrs ...float64) *core.Tensor {
-	out := op.out(d, r.shape)
+	out := op.outApart(d, r.shape, x)
 	if op.err == nil {
 		op.launch(op.call(k).Out(out).In(x).Dims(r.dims).Float(attrs...))
 	}

@@ -99,7 +99,7 @@ func scan(name string, k core.KernelID, deriv core.Deriv, x *core.Tensor, dim in
 	if x.DType().IsComplex() && name == "logcumsumexp" {
 		return op.compose(func() *core.Tensor { return complexLogCumSumExp(x, dim) })
 	}
-	out := op.out(sumType(x.DType()), x.Shape())
+	out := op.outApart(sumType(x.DType()), x.Shape(), x)
 	if op.err != nil {
 		return op.fail()
 	}

@@ -36,7 +36,10 @@ func softmaxAlong(name string, kernel core.KernelID, deriv core.Deriv, x *core.T
 	op.floatTensor(x)
 	dim = op.dim(dim, x)
 	in := op.dense(x)
-	y := op.resultLike(x)
+	if op.err != nil {
+		return op.fail()
+	}
+	y := op.outApart(op.inputType(x), x.Shape(), x)
 	if op.err != nil {
 		return op.fail()
 	}

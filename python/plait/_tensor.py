@@ -242,6 +242,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
     # --- parts ---
 
     def __getitem__(self, index: Any) -> Tensor:
+        if (part := _core.index(self, index)) is not None:
+            return part  # type: ignore[no-any-return]
         try:
             return get_index(self, index)
         except (TypeError, LookupError, ValueError):
@@ -250,6 +252,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
             return made[0]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if _core.set_index(self, index, value):
+            return
         try:
             set_index(self, index, value)
         except (TypeError, LookupError, ValueError):

@@ -94,6 +94,9 @@ func (c *call) pythonFunc(b *strings.Builder) {
 	args := strings.Join(values, ", ")
 	fmt.Fprintf(b, "\n%s = _core.bind_%s\n\n\ndef %s(%s) -> %s:\n", raw, c.goFuncName(), c.name, c.pythonParams(), c.pythonResult())
 	c.pythonDoc(b)
+	if ofSizes[c.name] {
+		fmt.Fprintf(b, "    if (made := _core.%s(%s, %s, more)) is not None:\n        return made\n", c.name, c.args[0].Name, c.args[1].Name)
+	}
 	b.WriteString("    try:\n")
 	for _, line := range before {
 		fmt.Fprintf(b, "        %s\n", line)
@@ -117,6 +120,9 @@ func (c *call) pythonFunc(b *strings.Builder) {
 		fmt.Fprintf(b, "    return own(status if status > 0 else %s)\n", settle)
 	}
 }
+
+// ofSizes are the functions of a tensor and sizes that the extension's C code has for the usual arguments.
+var ofSizes = map[string]bool{"expand": true, "permute": true, "reshape": true, "view": true}
 
 // pythonResult returns the type hint of the result.
 func (c *call) pythonResult() string {

@@ -7,12 +7,10 @@ object goes and others in the engine may still call the function, it comes here.
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 from weakref import ref
 
 from plait import _core
-from plait._engine.runtime import address
 
 _shared: dict[int, Any] = {}
 _next_key = iter(range(1, 1 << 62))
@@ -20,9 +18,8 @@ _next_key = iter(range(1, 1 << 62))
 
 def collect() -> None:
     """Lets go of arrays and functions that the engine no longer uses."""
-    keys = array("q", bytes(8 * 64))
-    while n := _core.bind_Dropped(address(keys), len(keys)):
-        for key in keys[:n]:
+    while keys := _core.dropped():
+        for key in keys:
             _shared.pop(key, None)
 
 
@@ -31,6 +28,11 @@ def keep(value: Any) -> int:
     key = next(_next_key)
     _shared[key] = value
     return key
+
+
+def forget(key: int) -> None:
+    """Lets go of a value that the engine has not come to refer to."""
+    _shared.pop(key, None)
 
 
 def keep_with(t: Any, value: Any) -> int:

@@ -176,6 +176,12 @@ def address(buffer: array[Any]) -> int:
 
 def int_list(values: Any) -> array[int]:
     """Returns an int, or integers in a sequence or in the only element of one, as an array of int64."""
+    kind = type(values)
+    if (kind is tuple or kind is list) and values and type(values[0]) is int:
+        try:
+            return array("q", values)
+        except TypeError:
+            return array("q", [_index(v) for v in values])
     if isinstance(values, int):
         return array("q", (values,))
     try:

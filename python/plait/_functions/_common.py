@@ -106,6 +106,16 @@ def store(out: Any, result: Any) -> Any:
     return _ops.copy_(out, result.detach())
 
 
+def into(out: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns what a generated function does, or writes it to `out` as `store` does: without a copy where the operation
+    can write there itself.
+    """
+    if out is None:
+        return function(*args, **kwargs)
+    result = _core.call_into(out, function.__name__, function, args, kwargs)
+    return out if result is out else store(out, result)
+
+
 def adopt(t: Tensor, source: Tensor) -> Tensor:
     """Makes a tensor share the memory, dtype and layout of another, in place, and returns it."""
     check(_core.bind_TensorAdopt(t._h, source._h))
@@ -183,18 +193,22 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
         try:
             if not kwargs:
                 return function(*args)  # type: ignore[call-arg]
+            if len(kwargs) == 1 and "out" in kwargs and not several:
+                return into(kwargs["out"], function, *args)
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
-            return store(kwargs.pop("out", None), function(*args, **kwargs))
+            out = kwargs.pop("out", None)
+            return store(out, function(*args, **kwargs)) if several else into(out, function, *args, **kwargs)
         except SeenFirstError:
             return again(wrapped, args, given)
 
     looks(wrapped)
-    wrapped.__signature__ = _and_out(inspect.signature(function))  # type: ignore[attr-defined]
+    signature = inspect.signature(function)
+    several = str(signature.return_annotation).startswith("tuple")
+    wrapped.__signature__ = _and_out(signature, several)  # type: ignore[attr-defined]
     return made(wrapped, name or function.__name__, 2)  # type: ignore[return-value]
 
 
-def _and_out(signature: inspect.Signature) -> inspect.Signature:
-    several = str(signature.return_annotation).startswith("tuple")
+def _and_out(signature: inspect.Signature, several: bool) -> inspect.Signature:
     kind = "Sequence[Tensor] | None" if several else "Tensor | None"
     more = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
     return signature.replace(parameters=[*signature.parameters.values(), more])

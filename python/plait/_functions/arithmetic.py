@@ -8,7 +8,7 @@ from plait import _ops
 from plait._dtype import bool_, complex128, float64
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked, overridable
-from plait._functions._common import adopt, is_complex_factor, is_scalar, numpy_names, operand, store, typed
+from plait._functions._common import adopt, into, is_complex_factor, is_scalar, numpy_names, operand, store, typed
 from plait._tensors.arrays import tensor
 from plait._tensors.storage import Storage
 
@@ -31,7 +31,9 @@ Operand = Any  # a tensor or a number
 def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + alpha * other."""
     left = operand(input, "add")
-    return store(out, _ops.add(left, other) if alpha == 1 else _scaled("add", left, other, alpha))
+    if out is None and alpha == 1:
+        return _ops.add(left, other)
+    return into(out, _ops.add, left, other) if alpha == 1 else _scaled("add", left, other, alpha, 1, out)
 
 
 def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
@@ -43,7 +45,9 @@ def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input - alpha * other."""
     left = operand(input, "sub")
-    return store(out, _ops.sub(left, other) if alpha == 1 else _scaled("sub", left, other, alpha, -1))
+    if out is None and alpha == 1:
+        return _ops.sub(left, other)
+    return into(out, _ops.sub, left, other) if alpha == 1 else _scaled("sub", left, other, alpha, -1, out)
 
 
 def sub_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
@@ -76,11 +80,10 @@ def _times(name: str, input: Tensor, other: Operand, alpha: Number) -> Any:
     return other * alpha if is_scalar(other) else _ops.mul(operand(other, name), alpha)
 
 
-def _scaled(name: str, input: Tensor, other: Operand, alpha: Number, sign: int = 1) -> Tensor:
+def _scaled(name: str, input: Tensor, other: Operand, alpha: Number, sign: int, out: Tensor | None) -> Tensor:
     if input.dtype.is_floating_point and not is_scalar(other) and not isinstance(alpha, complex):
-        return _ops.add_scaled(input, other, float(sign * alpha))
-    scaled = _times(name, input, other, alpha)
-    return _ops.add(input, scaled) if sign > 0 else _ops.sub(input, scaled)
+        return into(out, _ops.add_scaled, input, other, float(sign * alpha))
+    return into(out, _ops.add if sign > 0 else _ops.sub, input, _times(name, input, other, alpha))
 
 
 _ROUNDED: dict[Any, tuple[Any, Any]] = {
@@ -100,7 +103,7 @@ def _rounded(mode: str | None, in_place: bool) -> Any:
 @numpy_names
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """Returns input / other: exact, or rounded down (floor) or towards zero (trunc)."""
-    return store(out, _rounded(rounding_mode, False)(operand(input, "div"), other))
+    return into(out, _rounded(rounding_mode, False), operand(input, "div"), other)
 
 
 def div_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
@@ -116,7 +119,7 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Tenso
         RuntimeError: if both bounds are None.
     """
     _bounds(min, max)
-    return store(out, _ops.clamp(input, min, max))
+    return into(out, _ops.clamp, input, min, max)
 
 
 @checked
@@ -134,13 +137,13 @@ def _bounds(low: Operand, high: Operand) -> None:
 @checked
 def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns the elements, not below `min`."""
-    return store(out, _ops.clamp(input, min, None))
+    return into(out, _ops.clamp, input, min, None)
 
 
 @checked
 def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns the elements, not above `max`."""
-    return store(out, _ops.clamp(input, None, max))
+    return into(out, _ops.clamp, input, None, max)
 
 
 @checked
@@ -158,7 +161,7 @@ def clamp_max_(input: Tensor, max: Operand) -> Tensor:
 @numpy_names
 def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns input to the power of exponent, at least one of which is a tensor."""
-    return store(out, _ops.pow(input, exponent))
+    return into(out, _ops.pow, input, exponent)
 
 
 def pow_(input: Tensor, exponent: Operand) -> Tensor:
@@ -169,7 +172,7 @@ def pow_(input: Tensor, exponent: Operand) -> Tensor:
 @checked
 def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns a power in float64 or complex128."""
-    return store(out, _ops.float_power(_float64(input), exponent))
+    return into(out, _ops.float_power, _float64(input), exponent)
 
 
 def _float64(input: Operand) -> Tensor:
@@ -188,7 +191,7 @@ def nan_to_num(
     """Returns the elements with NaN replaced by 0, and infinities by the dtype's largest and smallest numbers."""
     if not (input.dtype.is_floating_point or input.dtype.is_complex):
         return store(out, _ops.clone(input))
-    return store(out, _ops.nan_to_num(input, *_finite(nan, posinf, neginf)))
+    return into(out, _ops.nan_to_num, input, *_finite(nan, posinf, neginf))
 
 
 @checked
@@ -207,7 +210,7 @@ def _finite(nan: float | None, posinf: float | None, neginf: float | None) -> tu
 @checked
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns log(x / (1 - x)), of x limited to [eps, 1 - eps]."""
-    return store(out, _ops.logit(input, -1.0 if eps is None else eps))
+    return into(out, _ops.logit, input, -1.0 if eps is None else eps)
 
 
 @checked
@@ -216,23 +219,23 @@ def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     return _ops.logit_(input, -1.0 if eps is None else eps)
 
 
-def _blended(operation: Any, input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number) -> Tensor:
+def _blended(operation: Any, input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Number, out: Any = None) -> Tensor:
     tensor1, tensor2 = typed(tensor1, input), typed(tensor2, input)
     if is_complex_factor(operation.__name__, value, input, tensor1, tensor2):
         tensor1, value = _ops.mul(tensor1, value), 1
-    return operation(input, tensor1, tensor2, value)
+    return into(out, operation, input, tensor1, tensor2, value)
 
 
 @numpy_names
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 * tensor2."""
-    return store(out, _blended(_ops.addcmul, input, tensor1, tensor2, value))
+    return _blended(_ops.addcmul, input, tensor1, tensor2, value, out)
 
 
 @numpy_names
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 / tensor2."""
-    return store(out, _blended(_ops.addcdiv, input, tensor1, tensor2, value))
+    return _blended(_ops.addcdiv, input, tensor1, tensor2, value, out)
 
 
 @overridable
@@ -250,13 +253,13 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number =
 @numpy_names
 def softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns exponentials divided by their sum along a dimension."""
-    return store(out, _ops.softmax(input if dtype is None else _ops.to(input, dtype=dtype), dim))
+    return into(out, _ops.softmax, input if dtype is None else _ops.to(input, dtype=dtype), dim)
 
 
 @numpy_names
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the logarithm of `softmax`."""
-    return store(out, _ops.log_softmax(input if dtype is None else _ops.to(input, dtype=dtype), dim))
+    return into(out, _ops.log_softmax, input if dtype is None else _ops.to(input, dtype=dtype), dim)
 
 
 @checked
@@ -284,7 +287,7 @@ def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are minus infinity."""
     if input.dtype.is_complex:
         raise TypeError(f"isneginf: not defined for {input.dtype.name}")
-    return store(out, _ops.eq(input, float("-inf")))
+    return into(out, _ops.eq, input, float("-inf"))
 
 
 @checked
@@ -292,7 +295,7 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns where the elements are infinity."""
     if input.dtype.is_complex:
         raise TypeError(f"isposinf: not defined for {input.dtype.name}")
-    return store(out, _ops.eq(input, float("inf")))
+    return into(out, _ops.eq, input, float("inf"))
 
 
 @checked
@@ -339,13 +342,13 @@ def isin(
 @checked
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns 0 for negative elements, `values` for 0 and 1 for positive ones."""
-    return store(out, _ops.heaviside(input, values))
+    return into(out, _ops.heaviside, input, values)
 
 
 @checked
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Returns the elements rounded to a number of decimals, halves to even."""
-    return store(out, _ops.round(input, decimals))
+    return into(out, _ops.round, input, decimals)
 
 
 @checked

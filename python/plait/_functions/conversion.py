@@ -12,7 +12,7 @@ from plait._engine.overriding import overridden_operator, overrides
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._engine.warnings import warn
 from plait._functions._checked import checked, made_method
-from plait._functions._common import check_format, forget_layout, operand, store
+from plait._functions._common import check_format, forget_layout, into, operand, store
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
 from plait._tensors.arrays import from_numpy, tensor
 from plait._tensors.storage import Storage
@@ -400,7 +400,7 @@ def is_pinned(self: Tensor, device: DeviceLike | None = None) -> bool:
 @checked
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the angles in the complex plane, in radians: of real numbers pi for negative ones, else 0."""
-    return store(out, _ops.angle(input))
+    return into(out, _ops.angle, input)
 
 
 @checked

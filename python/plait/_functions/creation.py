@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from plait import _core, _ops
 from plait import _dtype as dt
-from plait import _ops
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import check_format, check_layout, store
@@ -65,7 +65,9 @@ def zeros(
         pin_memory: has no effect: memory is not pinned
         requires_grad: whether the result collects its gradient
     """
-    made = _ops.zeros(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _core.zeros(size, more) if out is dtype is device is None else None
+    if made is None:
+        made = _ops.zeros(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("zeros", made, out, layout, requires_grad)
 
 
@@ -81,7 +83,9 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Returns ones of the given sizes; arguments are those of `zeros`."""
-    made = _ops.ones(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _core.ones(size, more) if out is dtype is device is None else None
+    if made is None:
+        made = _ops.ones(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("ones", made, out, layout, requires_grad)
 
 
@@ -99,7 +103,9 @@ def empty(
 ) -> Tensor:
     """Returns a tensor of the given sizes with undefined values; arguments are those of `zeros`."""
     check_format("empty", memory_format)
-    made = _ops.empty(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _core.empty(size, more) if out is dtype is device is None else None
+    if made is None:
+        made = _ops.empty(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("empty", made, out, layout, requires_grad)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._errors import ShapeError
 from plait._functions._checked import checked
-from plait._functions._common import is_complex_factor, numpy_names, operand, store
+from plait._functions._common import into, is_complex_factor, numpy_names, operand, store
 from plait._functions.order import nonzero
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
         return nonzero(condition, as_tuple=True)
     if input is None or other is None:
         raise TypeError("where: want input and other, or neither")
-    return store(out, _ops.where(condition, input, other))
+    return into(out, _ops.where, condition, input, other)
 
 
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
@@ -143,7 +143,7 @@ def index_reduce(
 @numpy_names
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Returns the elements at indices along a dimension; `sparse_grad` has no effect."""
-    return store(out, _ops.gather(input, dim, index))
+    return into(out, _ops.gather, input, dim, index)
 
 
 @numpy_names

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from plait import _ops
 from plait._functions._checked import checked
-from plait._functions._common import store
+from plait._functions._common import into
 from plait.nn import functional as F
 from plait.nn.functional import (
     adaptive_avg_pool1d,
@@ -97,7 +97,7 @@ def feature_alpha_dropout_(input: Tensor, p: float, train: bool) -> Tensor:
 @checked
 def threshold(input: Tensor, threshold: float, value: float, *, out: Tensor | None = None) -> Tensor:
     """Returns x where it exceeds the threshold, else value."""
-    return store(out, _ops.threshold(input, threshold, value))
+    return into(out, _ops.threshold, input, threshold, value)
 
 
 @checked

@@ -9,7 +9,7 @@ from plait import linalg as la
 from plait._dtype import get_default_dtype
 from plait._errors import MissingFeatureError
 from plait._functions._checked import checked
-from plait._functions._common import is_complex_factor, store
+from plait._functions._common import into, is_complex_factor, store
 from plait._layout import sparse_coo
 from plait.return_types import LU, QR, SVD, Geqrf, Slogdet
 
@@ -56,17 +56,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _added(operation: Any, input: Tensor, left: Tensor, right: Tensor, beta: Number, alpha: Number) -> Tensor:
+def _added(
+    operation: Any, input: Tensor, left: Tensor, right: Tensor, beta: Number, alpha: Number, out: Any = None
+) -> Tensor:
     """Returns what an operation makes of beta * input + alpha * a product, with complex factors in the operands."""
     name = operation.__name__
     if is_complex_factor(name, alpha, input, left, right):
         left, alpha = _ops.mul(left, alpha), 1
     if not is_complex_factor(name, beta, input, left, right):
-        return operation(input, left, right, beta, alpha)
+        return into(out, operation, input, left, right, beta, alpha)
     if not beta:  # then the input is not read
-        return operation(input, left, right, 0, alpha)
+        return into(out, operation, input, left, right, 0, alpha)
     scale = _ops.mul_ if name.endswith("_") else _ops.mul
-    return operation(scale(input, beta), left, right, 1, alpha)
+    return into(out, operation, scale(input, beta), left, right, 1, alpha)
 
 
 @checked
@@ -74,7 +76,7 @@ def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the product of two matrices."""
-    return store(out, _added(_ops.addmm, input, mat1, mat2, beta, alpha))
+    return _added(_ops.addmm, input, mat1, mat2, beta, alpha, out)
 
 
 @checked
@@ -88,7 +90,7 @@ def addmv(
     input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the product of a matrix and a vector."""
-    return store(out, _added(_ops.addmv, input, mat, vec, beta, alpha))
+    return _added(_ops.addmv, input, mat, vec, beta, alpha, out)
 
 
 @checked
@@ -102,7 +104,7 @@ def addr(
     input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the outer product of two vectors."""
-    return store(out, _added(_ops.addr, input, vec1, vec2, beta, alpha))
+    return _added(_ops.addr, input, vec1, vec2, beta, alpha, out)
 
 
 @checked
@@ -116,7 +118,7 @@ def addbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the sum of the products of two stacks of matrices."""
-    return store(out, _added(_ops.addbmm, input, batch1, batch2, beta, alpha))
+    return _added(_ops.addbmm, input, batch1, batch2, beta, alpha, out)
 
 
 @checked
@@ -130,7 +132,7 @@ def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
     """Returns beta * input + alpha times the products of two stacks of matrices."""
-    return store(out, _added(_ops.baddbmm, input, batch1, batch2, beta, alpha))
+    return _added(_ops.baddbmm, input, batch1, batch2, beta, alpha, out)
 
 
 @checked

@@ -8,7 +8,7 @@ from plait import _ops
 from plait._engine.runtime import is_tensor
 from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
-from plait._functions._common import numpy_names, store
+from plait._functions._common import into, numpy_names, store
 from plait._tensors.arrays import tensor
 from plait.return_types import ValuesIndices
 
@@ -68,13 +68,13 @@ def cummin(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the running sums along a dimension."""
-    return store(out, _ops.cumsum(input, dim, dtype=dtype))
+    return into(out, _ops.cumsum, input, dim, dtype=dtype)
 
 
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the running products along a dimension."""
-    return store(out, _ops.cumprod(input, dim, dtype=dtype))
+    return into(out, _ops.cumprod, input, dim, dtype=dtype)
 
 
 @numpy_names

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _ops
 from plait._engine.runtime import is_tensor
-from plait._functions._common import numpy_names, one_dim, operand, store
+from plait._functions._common import into, numpy_names, one_dim, operand, store
 from plait._tensors.arrays import tensor
 from plait.linalg import matrix_norm
 from plait.return_types import MinMax, ValuesIndices
@@ -35,7 +35,7 @@ def sum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Returns the sum over dimensions, over all by default; of integers and bools as int64."""
-    return store(out, _ops.sum(input, _all_or(dim), keepdim, dtype=dtype))
+    return into(out, _ops.sum, input, _all_or(dim), keepdim, dtype=dtype)
 
 
 @numpy_names
@@ -52,7 +52,7 @@ def mean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Returns the mean over dimensions, over all by default."""
-    return store(out, _ops.mean(input, _all_or(dim), keepdim, dtype=dtype))
+    return into(out, _ops.mean, input, _all_or(dim), keepdim, dtype=dtype)
 
 
 @numpy_names
@@ -74,7 +74,7 @@ def prod(
     out: Tensor | None = None,
 ) -> Tensor:
     """Returns the product along a dimension, or of all elements."""
-    return store(out, _ops.prod(input, _all_or(dim), keepdim, dtype=dtype))
+    return into(out, _ops.prod, input, _all_or(dim), keepdim, dtype=dtype)
 
 
 def _correction(dim: Any, unbiased: bool | None, correction: float | None) -> tuple[Any, float]:
@@ -177,25 +177,25 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 @numpy_names
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the largest elements over dimensions; equal ones share the gradient."""
-    return store(out, _ops.amax(input, _all_or(dim), keepdim))
+    return into(out, _ops.amax, input, _all_or(dim), keepdim)
 
 
 @numpy_names
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the smallest elements over dimensions; equal ones share the gradient."""
-    return store(out, _ops.amin(input, _all_or(dim), keepdim))
+    return into(out, _ops.amin, input, _all_or(dim), keepdim)
 
 
 @numpy_names
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the index of the largest element along a dimension, or of all, counted row-major."""
-    return store(out, _ops.argmax(input, None if dim is None else one_dim("argmax", dim), keepdim))
+    return into(out, _ops.argmax, input, None if dim is None else one_dim("argmax", dim), keepdim)
 
 
 @numpy_names
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the index of the smallest element along a dimension, or of all, counted row-major."""
-    return store(out, _ops.argmin(input, None if dim is None else one_dim("argmin", dim), keepdim))
+    return into(out, _ops.argmin, input, None if dim is None else one_dim("argmin", dim), keepdim)
 
 
 def _truths(reduce: Any, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:

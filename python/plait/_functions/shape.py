@@ -10,7 +10,7 @@ from plait._dtype import dtype as DTypeClass
 from plait._engine.runtime import TensorBase, check, own
 from plait._errors import ShapeError
 from plait._functions._checked import checked
-from plait._functions._common import adopt, check_format, flat, forget_layout, numpy_names, store
+from plait._functions._common import adopt, check_format, flat, forget_layout, into, numpy_names, store
 from plait._layout import Size
 from plait._tensors.arrays import tensor
 
@@ -30,13 +30,13 @@ __all__ = [
 @numpy_names
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns tensors joined along a dimension."""
-    return store(out, _ops.cat(tensors, dim))
+    return into(out, _ops.cat, tensors, dim)
 
 
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns tensors of one shape joined along a new dimension."""
-    return store(out, _ops.stack(tensors, dim))
+    return into(out, _ops.stack, tensors, dim)
 
 
 @numpy_names
@@ -70,6 +70,8 @@ def view(
     self: Tensor, size: int | Sequence[int] | DType | None = None, *more: int, dtype: DType | None = None
 ) -> Tensor:
     """Returns a view of another shape, or of the bits as another dtype, through which no gradient passes."""
+    if dtype is None and (made := _core.view(self, size, more)) is not None:
+        return made  # type: ignore[no-any-return]
     if isinstance(size, DTypeClass):
         if dtype is not None:
             raise TypeError(f"view: got {size} and dtype={dtype}")

@@ -171,6 +171,8 @@ def expand(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     Args:
         size: the shape; -1 keeps a size
     """
+    if (made := _core.expand(input, size, more)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _expand(input._h, size_list.buffer_info()[0], len(size_list))
@@ -297,6 +299,8 @@ def permute(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor
     Args:
         dims: the order of the dimensions
     """
+    if (made := _core.permute(input, dims, more)) is not None:
+        return made
     try:
         dims_list = int_list((dims, *more) if more else dims)
         status = _permute(input._h, dims_list.buffer_info()[0], len(dims_list))
@@ -324,6 +328,8 @@ def reshape(input: Tensor, shape: int | Sequence[int] = (), *more: int) -> Tenso
     Args:
         shape: the new shape; one size may be -1
     """
+    if (made := _core.reshape(input, shape, more)) is not None:
+        return made
     try:
         shape_list = int_list((shape, *more) if more else shape)
         status = _reshape(input._h, shape_list.buffer_info()[0], len(shape_list))
@@ -578,6 +584,8 @@ def view(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     Args:
         size: the new shape
     """
+    if (made := _core.view(input, size, more)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _view(input._h, size_list.buffer_info()[0], len(size_list))

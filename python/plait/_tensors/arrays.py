@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import DeviceLike, device_of, open_device
-from plait._engine.callbacks import collect, keep
+from plait._device import DeviceLike, device, device_of, open_device
+from plait._engine.callbacks import collect, forget, keep
 from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._engine.warnings import warn
 from plait._tensors.dlpack import from_dlpack
@@ -39,7 +38,10 @@ def tensor(
         requires_grad: whether the result collects its gradient
         pin_memory: has no effect
     """
-    if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):  # of another library, or a tensor
+    if dtype is device is None and (numbers := _core.from_numbers(data)) is not None:
+        out = numbers
+    elif hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):
+        # of another library, or a tensor
         out = _taken(data).detach().to(device=device, dtype=dtype, copy=True)
     else:
         a = _as_array(data)
@@ -258,41 +260,23 @@ def to_numpy(t: Tensor) -> np.ndarray:
     return out
 
 
-# The type codes of arrays for tensors of dtypes that Python's own arrays have.
-_CODES = {
-    dt.float32: "f", dt.float64: "d", dt.uint8: "B", dt.int8: "b", dt.int16: "h", dt.int32: "i", dt.int64: "q",
-}  # fmt: skip
-_FEW = 1024
-
-
 def to_list(t: Tensor) -> Any:
     """Waits for the elements and returns them as nested lists, or as a number where there are no dimensions."""
-    code: Any = _CODES.get(t.dtype)
-    shape = t.shape
-    if code is None or not 0 < (n := prod(shape)) <= _FEW or not t.is_contiguous():
-        return to_numpy(t).tolist()
-    elements = array(code, (0,)) * n  # which takes less time than one of NumPy, for few elements
-    wait_value(t._h)
-    check(_core.bind_TensorRead(t._h, address(elements), n * elements.itemsize))
-    if len(shape) == 1:
-        return elements.tolist()
-    return memoryview(elements).cast("B").cast(code, shape).tolist()
-
-
-_NO_LAYOUT = bytes(8 * (4 + 2 * MAX_DIMS))
+    if (elements := _core.peek_all(t)) is None:
+        wait_value(t._h)
+        elements = _core.peek_all(t)
+    return to_numpy(t).tolist() if elements is None else elements
 
 
 class _Export(_core.ObjectOwner):
     """Keeps a tensor's memory for an array that shares it."""
 
-    __slots__ = ("__array_struct__", "layout")
+    __slots__ = ("__array_struct__",)
     __array_struct__: object  # a capsule
 
     def __init__(self, t: Tensor) -> None:
         wait_value(t._h)
         self._h = check(_core.bind_TensorExport(t._h))
-        self.layout = array("q", _NO_LAYOUT)
-        check(_core.bind_TensorLayout(t._h, address(self.layout)))
 
 
 def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
@@ -302,19 +286,19 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
         if t.device.type != "cpu" or t.dtype is dt.bfloat16:
             return to_numpy(t)
     export = _Export(t)
-    _, number, requires_grad, dims, *lengths = export.layout
-    dtype = dt.DTYPES[number]
+    number, requires_grad, export.__array_struct__ = _core.array_struct(t)
     if requires_grad:
         raise RuntimeError(
             "numpy: the tensor requires a gradient, which the array would not know of; use detach().numpy()"
         )
-    if dtype is dt.bfloat16:
+    if export.__array_struct__ is not None:
+        return np.asarray(export)
+    if dt.DTYPES[number] is dt.bfloat16:
         raise TypeError("numpy: NumPy has no bfloat16; use to(plait.float32).numpy()")
-    if 0 in lengths[:dims]:
-        return to_numpy(t)  # there is no memory to share
-    element = dt.TO_NUMPY[dtype]
-    export.__array_struct__ = _core.array_struct(element.kind, element.itemsize, address(export.layout))
-    return np.asarray(export)
+    return to_numpy(t)  # there is no memory to share
+
+
+_CPU = device("cpu")
 
 
 def from_numpy(ndarray: np.ndarray) -> Tensor:
@@ -328,37 +312,21 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: want an array, got {type(ndarray).__name__}")
-    if ndarray.dtype not in dt.FROM_NUMPY or not ndarray.dtype.isnative:
-        known = ", ".join(str(n) for n in dt.FROM_NUMPY)
-        raise TypeError(f"from_numpy: NumPy dtype {ndarray.dtype} has no tensor dtype, want one of {known}")
+    collect()
+    if (known := dt.FROM_NUMPY.get(ndarray.dtype)) is None or not ndarray.dtype.isnative:
+        names = ", ".join(str(n) for n in dt.FROM_NUMPY)
+        raise TypeError(f"from_numpy: NumPy dtype {ndarray.dtype} has no tensor dtype, want one of {names}")
+    key = keep(ndarray)
+    status = _core.wrap_array(ndarray, known._number, key, open_device(_CPU))
+    if status > 0:
+        return own(status)
+    forget(key)
+    check(status)
     if not ndarray.flags.writeable:
         warn("from_numpy: the array is read-only; the tensor, which can be written to, has a copy of it")
-        return tensor(ndarray)
-    size = ndarray.itemsize
-    if any(s % size for s in ndarray.strides) or ndarray.ctypes.data % size:
+    elif ndarray.size:
         raise ValueError(
-            f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' {size} bytes"
+            f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' "
+            f"{ndarray.itemsize} bytes"
         )
-    if ndarray.size == 0:
-        return tensor(ndarray)
-    collect()
-    low = sum(min(0, (n - 1) * s) for n, s in zip(ndarray.shape, ndarray.strides, strict=True))
-    high = sum(max(0, (n - 1) * s) for n, s in zip(ndarray.shape, ndarray.strides, strict=True))
-    shape, strides = array("q", ndarray.shape), array("q", [s // size for s in ndarray.strides])
-    number = dt.FROM_NUMPY[ndarray.dtype]._number
-    at, dims = ndarray.ctypes.data + low, len(shape)
-    key = keep(ndarray)
-    return own(
-        call(
-            _core.bind_TensorWrap,
-            at,
-            high - low + size,
-            number,
-            address(shape),
-            address(strides),
-            dims,
-            -low // size,
-            key,
-            open_device("cpu"),
-        )
-    )
+    return tensor(ndarray)

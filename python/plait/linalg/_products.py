@@ -9,7 +9,7 @@ from plait import _dtype as dt
 from plait import _ops
 from plait._autograd import batch as _batch
 from plait._functions import decompositions as de
-from plait._functions._common import store
+from plait._functions._common import into, store
 from plait._modes import without_autocast
 from plait.return_types import Slogdet
 
@@ -85,7 +85,7 @@ def multi_dot(tensors: Any, *, out: Tensor | None = None) -> Tensor:
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns the product of matrices."""
-    return store(out, _ops.matmul(input, other))
+    return into(out, _ops.matmul, input, other)
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
@@ -95,7 +95,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | None = N
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Returns the sums of the products of the elements along a dimension, of which those of x are conjugated."""
-    return store(out, _ops.sum(_ops.mul(_ops.conj(x), y), dim))
+    return into(out, _ops.sum, _ops.mul(_ops.conj(x), y), dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:

@@ -1,0 +1,20 @@
+package bind
+
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
+)
+
+// OutOffer offers a tensor's memory to the operation of a name that the calling thread is about to call, for its result, given the n
+// tensors among its inputs. It returns a number for [OutTaken], which ends the offer, or 0 where none is made.
+func OutOffer(name string, out Tensor, inputs Tensors, n int64) (status Status) {
+	defer protect("out", &status)
+	var room [4]*core.Tensor
+	return op.OfferOut(name, tensor(out), appendTensors(room[:0], inputs, n)...)
+}
+
+// OutTaken ends an offer of the calling thread. It returns 1 if the tensor, 0 for none, is a result in the memory offered.
+func OutTaken(offer int64, result Tensor) (status Status) {
+	defer protect("out", &status)
+	return truth(op.OutTaken(offer, tensorOrNil(result)))
+}

@@ -1,0 +1,103 @@
+// NumPy's arrays over the memory of tensors, and tensors over that of arrays.
+#include "owner.h"
+
+long long bind_Dropped(long long, long long);
+long long bind_ErrorRelease(long long);
+long long bind_TensorLayout(long long, long long);
+long long bind_TensorWrap(long long, long long, long long, long long, long long, long long, long long, long long, long long);
+
+// NumPy's array interface in C: https://numpy.org/doc/stable/reference/arrays.interface.html#c-struct-access
+typedef struct {
+  int two, nd;
+  char typekind;
+  int itemsize, flags;
+  Py_ssize_t *shape, *strides;
+  void *data;
+  PyObject *descr;
+} array_interface;
+
+enum { ALIGNED = 0x100, NOT_SWAPPED = 0x200, WRITEABLE = 0x400 };
+
+// The dtypes, as the engine numbers them: NumPy's letters for their kinds, and the bytes of an element. It has no bfloat16.
+static const char kinds[] = {'b', 'u', 'i', 'i', 'f', 0, 'f', 'f', 'i', 'i', 'u', 'u', 'u', 'c', 'c'};
+static const char sizes[] = {1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8, 8, 16};
+
+static void free_array_struct(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
+
+// array_struct(tensor): the number of its dtype, whether gradients flow to it, and the value of __array_struct__, or None where NumPy has no
+// such dtype or there are no elements.
+static PyObject *array_struct(PyObject *module, PyObject *t) {
+  (void)module;
+  int64_t layout[4 + 2 * MAX_DIMS];
+  long long h = tensor_handle(t), status = h ? bind_TensorLayout(h, address_of(layout)) : -1;
+  if (status < 0) {
+    if (h) bind_ErrorRelease(status);
+    PyErr_SetString(PyExc_TypeError, "numpy: want a tensor that has memory");
+    return NULL;
+  }
+  int dtype = (int)layout[1], nd = (int)layout[3], some = kinds[dtype];
+  for (int i = 0; i < nd; i++) some = some && layout[4 + i];
+  if (!some) return Py_BuildValue("iiO", dtype, (int)layout[2], Py_None);
+  array_interface *a = PyMem_Malloc(sizeof *a + 2 * (size_t)nd * sizeof(Py_ssize_t));
+  if (!a) return PyErr_NoMemory();
+  Py_ssize_t *shape = (Py_ssize_t *)(a + 1), *strides = shape + nd;
+  for (int i = 0; i < nd; i++) {
+    shape[i] = (Py_ssize_t)layout[4 + i];
+    strides[i] = (Py_ssize_t)layout[4 + nd + i] * sizes[dtype];
+  }
+  *a = (array_interface){2, nd, kinds[dtype], sizes[dtype], ALIGNED | NOT_SWAPPED | WRITEABLE, shape, strides, (void *)(intptr_t)layout[0], NULL};
+  PyObject *capsule = PyCapsule_New(a, NULL, free_array_struct);
+  if (!capsule) {
+    PyMem_Free(a);
+    return NULL;
+  }
+  return Py_BuildValue("iiN", dtype, (int)layout[2], capsule);
+}
+
+// wrap_array(array, dtype, key, device): the status of a tensor over the memory of an array; 0 for one that cannot be written to, has no
+// elements, or strides that are no multiples of theirs.
+static PyObject *wrap_array(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  int64_t numbers[3] = {0}, shape[MAX_DIMS], strides[MAX_DIMS], low = 0, high = 0;
+  long long status = 0;
+  Py_buffer b;
+  for (int i = 0; i < 3 && i + 1 < nargs; i++) integer(args[1 + i], numbers + i);
+  if (nargs != 4 || is_forked() || PyObject_GetBuffer(args[0], &b, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+    PyErr_Clear();
+    return PyLong_FromLong(0);
+  }
+  int fits = b.ndim <= MAX_DIMS && b.len > 0 && !((uintptr_t)b.buf % (size_t)b.itemsize);
+  for (int i = 0; fits && i < b.ndim; i++) {
+    int64_t span = (b.shape[i] - 1) * b.strides[i];
+    fits = !(b.strides[i] % b.itemsize);
+    shape[i] = b.shape[i];
+    strides[i] = b.strides[i] / b.itemsize;
+    *(span < 0 ? &low : &high) += span;
+  }
+  if (fits) {
+    status = bind_TensorWrap(address_of(b.buf) + low, high - low + b.itemsize, numbers[0], address_of(shape), address_of(strides), b.ndim,
+                             -low / b.itemsize, numbers[1], numbers[2]);
+  }
+  PyBuffer_Release(&b);
+  return PyLong_FromLongLong(status);
+}
+
+// dropped(): the keys of some values that the engine refers to no more.
+static PyObject *dropped(PyObject *module, PyObject *none) {
+  (void)module, (void)none;
+  int64_t keys[64];
+  Py_ssize_t n = is_forked() ? 0 : bind_Dropped(address_of(keys), sizeof keys / sizeof *keys);
+  PyObject *tuple = PyTuple_New(n);
+  for (Py_ssize_t i = 0; tuple && i < n; i++) {
+    PyObject *key = PyLong_FromLongLong(keys[i]);
+    if (!key || PyTuple_SetItem(tuple, i, key) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+PyMethodDef array_functions[] = {
+    {"array_struct", array_struct, METH_O, "Returns a tensor's dtype, whether gradients flow to it, and NumPy's __array_struct__ or None."},
+    {"wrap_array", FAST(wrap_array), "Returns the status of a tensor over an array's memory, given the numbers of a dtype, a key and a device."},
+    {"dropped", dropped, METH_NOARGS, "Returns the keys of some values that the engine refers to no more."},
+    {NULL, NULL, 0, NULL},
+};

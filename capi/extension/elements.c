@@ -1,0 +1,78 @@
+// The values of small tensors as Python's numbers, where they are known.
+#include "owner.h"
+
+#include <string.h>
+
+long long bind_TensorPeek(long long, long long, long long);
+long long bind_TensorPeekAll(long long, long long, long long, long long);
+
+enum { ROOM = 4096 };  // bytes
+
+// peek(tensor): the only element, or None if it takes more than a look: a wait, a copy, or an error.
+static PyObject *peek(PyObject *module, PyObject *t) {
+  (void)module;
+  double real;
+  long long whole, h = tensor_handle(t);
+  switch (h ? bind_TensorPeek(h, address_of(&real), address_of(&whole)) : 0) {
+    case 1: return PyFloat_FromDouble(real);
+    case 2: return PyLong_FromLongLong(whole);
+    case 3: return PyBool_FromLong(whole != 0);
+  }
+  Py_RETURN_NONE;
+}
+
+// The dtypes whose elements Python has numbers for, as the engine numbers them.
+enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UINT32, UINT64 };
+
+#define READ(type, make) \
+  { \
+    type v; \
+    memcpy(&v, *at, sizeof v); \
+    *at += sizeof v; \
+    return make(v); \
+  }
+
+// Returns the next element, and moves on.
+static PyObject *element(int64_t dtype, const char **at) {
+  switch (dtype) {
+    case BOOL: READ(char, PyBool_FromLong)
+    case UINT8: READ(uint8_t, PyLong_FromLong)
+    case INT8: READ(int8_t, PyLong_FromLong)
+    case INT16: READ(int16_t, PyLong_FromLong)
+    case UINT16: READ(uint16_t, PyLong_FromLong)
+    case INT32: READ(int32_t, PyLong_FromLong)
+    case UINT32: READ(uint32_t, PyLong_FromUnsignedLong)
+    case INT64: READ(int64_t, PyLong_FromLongLong)
+    case UINT64: READ(uint64_t, PyLong_FromUnsignedLongLong)
+    case FLOAT32: READ(float, PyFloat_FromDouble)
+  }
+  READ(double, PyFloat_FromDouble)
+}
+
+static PyObject *nested(int64_t dtype, const int64_t *shape, int64_t dims, const char **at) {
+  if (!dims) return element(dtype, at);
+  PyObject *list = PyList_New((Py_ssize_t)*shape);
+  for (Py_ssize_t i = 0; list && i < *shape; i++) {
+    PyObject *part = nested(dtype, shape + 1, dims - 1, at);
+    if (!part || PyList_SetItem(list, i, part) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+// peek_all(tensor): the elements as nested lists, or None where there are many, or as for peek.
+static PyObject *peek_all(PyObject *module, PyObject *t) {
+  (void)module;
+  char room[ROOM];
+  int64_t layout[2 + MAX_DIMS];
+  long long h = tensor_handle(t);
+  if (!h || bind_TensorPeekAll(h, address_of(layout), address_of(room), ROOM) != 1) Py_RETURN_NONE;
+  if (layout[0] > UINT64 || (layout[0] > INT64 && layout[0] < FLOAT32)) Py_RETURN_NONE;
+  const char *at = room;
+  return nested(layout[0], layout + 2, layout[1], &at);
+}
+
+PyMethodDef element_functions[] = {
+    {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
+    {"peek_all", peek_all, METH_O, "Returns the elements of a tensor as nested lists, or None where they are many or take more than a look."},
+    {NULL, NULL, 0, NULL},
+};

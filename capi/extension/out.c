@@ -1,0 +1,58 @@
+// Results in memory that a program names: the argument `out` of functions.
+#include "owner.h"
+
+long long bind_OutOffer(char *, long long, long long, long long);
+long long bind_OutTaken(long long, long long);
+
+enum { MOST = 32 };  // inputs
+
+// Adds the handles of the tensors among some arguments, and in lists of them; returns 0 where there may be more.
+static int add_handles(PyObject *values, int64_t *out, long long *n, int depth) {
+  int list = PyList_CheckExact(values);
+  Py_ssize_t size = list ? PyList_Size(values) : PyTuple_Size(values);
+  for (Py_ssize_t i = 0; i < size; i++) {
+    PyObject *v = list ? PyList_GetItem(values, i) : PyTuple_GetItem(values, i);
+    long long h = tensor_handle(v);
+    if (h) {
+      if (*n == MOST) return 0;
+      out[(*n)++] = h;
+    } else if (PyList_CheckExact(v) || PyTuple_CheckExact(v)) {
+      if (!depth || !add_handles(v, out, n, depth - 1)) return 0;
+    }
+  }
+  return 1;
+}
+
+// call_into(out, name, function, args, kwargs): calls a function of the engine's operation of that name, to whose result the memory of the
+// tensor out is offered. Returns out if the result is in it, else the result.
+static PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  int64_t inputs[MOST];
+  long long n = 0;
+  if (nargs != 5 || !PyTuple_CheckExact(args[3]) || !PyDict_CheckExact(args[4])) {
+    PyErr_SetString(PyExc_TypeError, "call_into: want a tensor, a name, a function and its arguments");
+    return NULL;
+  }
+  const char *name = PyUnicode_AsUTF8AndSize(args[1], NULL);
+  PyObject *named = PyDict_Size(args[4]) ? PyDict_Values(args[4]) : NULL;
+  if (!name || PyErr_Occurred()) return NULL;
+  long long out = tensor_handle(args[0]);
+  long long offer = 0;
+  if (out && add_handles(args[3], inputs, &n, 1) && (!named || add_handles(named, inputs, &n, 1))) {
+    offer = bind_OutOffer((char *)name, out, address_of(inputs), n);
+  }
+  PyObject *result = PyObject_Call(args[2], args[3], named ? args[4] : NULL);
+  Py_XDECREF(named);
+  if (offer > 0 && bind_OutTaken(offer, result ? tensor_handle(result) : 0) == 1) {
+    Py_DECREF(result);
+    Py_INCREF(args[0]);
+    return args[0];
+  }
+  return result;
+}
+
+PyMethodDef out_functions[] = {
+    {"call_into", FAST(call_into),
+     "Calls a function and offers a tensor to the operation of a name in it: returns that tensor, or another result."},
+    {NULL, NULL, 0, NULL},
+};

@@ -1,0 +1,40 @@
+// What the C files of the Python module share.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+// Returns the handle of an object that is a tensor; 0 for others, and in a forked child.
+long long tensor_handle(PyObject *t);
+
+// Whether this is a forked child.
+int is_forked(void);
+
+// Returns the tensor that owns a handle.
+PyObject *own_handle(long long h);
+
+// Returns the tensor of a status that is a handle. Of another it returns None, after which Python makes the call again. So it is not for
+// functions that save values for derivatives, which Python may have to pack.
+PyObject *made(long long status);
+
+enum { MAX_DIMS = 12, FLOAT = -1 };  // FLOAT stands for a floating-point number in the place of a tensor
+
+// Writes sizes, an integer or a sequence and a tuple of those behind it, and returns their number; -1 for what is left to Python.
+Py_ssize_t sizes_of(PyObject *first, PyObject *more, int64_t *sizes);
+
+// Writes an integer of Python's; returns 0 where it is none, or too large.
+static inline int integer(PyObject *value, int64_t *out) {
+  int overflow = 1;
+  if (PyLong_CheckExact(value)) *out = PyLong_AsLongLongAndOverflow(value, &overflow);
+  return !overflow;
+}
+
+// The address of what a function of the engine reads or writes.
+static inline long long address_of(const void *p) { return (long long)(intptr_t)p; }
+
+#define FAST(f) (PyCFunction)(void (*)(void)) f, METH_FASTCALL
+
+extern PyMethodDef view_functions[];      // views.c
+extern PyMethodDef element_functions[];   // elements.c
+extern PyMethodDef creation_functions[];  // creation.c
+extern PyMethodDef array_functions[];     // arrays.c
+extern PyMethodDef out_functions[];       // out.c
