@@ -31,6 +31,8 @@ CLASSES = {
     "set_sparse_class",
     "set_operators",
     "set_tensor_class",
+    "sizes",
+    "strides",
     "view",
     "wrap_array",
     "zeros",

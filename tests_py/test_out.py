@@ -147,11 +147,11 @@ def test_memory_of_arrays():
 
 
 def test_an_offer_is_for_the_thread_and_the_operation():
-    out = plait.zeros(2, 3)
+    out, expected = plait.zeros(2, 3), -X
     offer = _core.bind_OutOffer("neg", out._h, 0, 0)
     assert offer > 0
     with ThreadPoolExecutor(1) as pool:
-        assert plait.equal(pool.submit(_ops.neg, X).result(), -X)
+        assert plait.equal(pool.submit(_ops.neg, X).result(), expected)
     made = _ops.exp(X)
     assert _core.bind_OutTaken(offer, made._h) == 0
     assert _core.bind_OutTaken(offer, made._h) == 0  # it has ended

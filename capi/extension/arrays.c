@@ -62,7 +62,8 @@ static PyObject *wrap_array(PyObject *module, PyObject *const *args, Py_ssize_t 
   long long status = 0;
   Py_buffer b;
   for (int i = 0; i < 3 && i + 1 < nargs; i++) integer(args[1 + i], numbers + i);
-  if (nargs != 4 || is_forked() || PyObject_GetBuffer(args[0], &b, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+  if (is_forked()) return PyLong_FromLong(-1);
+  if (nargs != 4 || PyObject_GetBuffer(args[0], &b, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
     PyErr_Clear();
     return PyLong_FromLong(0);
   }

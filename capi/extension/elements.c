@@ -1,10 +1,12 @@
-// The values of small tensors as Python's numbers, where they are known.
+// The values of small tensors as Python's numbers, where they are known, and the sizes of tensors.
 #include "owner.h"
 
 #include <string.h>
 
 long long bind_TensorPeek(long long, long long, long long);
 long long bind_TensorPeekAll(long long, long long, long long, long long);
+long long bind_TensorShape(long long, long long);
+long long bind_TensorStrides(long long, long long);
 
 enum { ROOM = 4096 };  // bytes
 
@@ -71,8 +73,33 @@ static PyObject *peek_all(PyObject *module, PyObject *t) {
   return nested(layout[0], layout + 2, layout[1], &at);
 }
 
+// Returns the integers that a function says of a tensor in a tuple, or its status, which names an error.
+static PyObject *integers(PyObject *t, long long (*raw)(long long, long long)) {
+  int64_t values[MAX_DIMS];
+  long long n = is_forked() ? -1 : raw(tensor_handle(t), address_of(values));
+  if (n < 0) return PyLong_FromLongLong(n);
+  PyObject *tuple = PyTuple_New((Py_ssize_t)n);
+  for (Py_ssize_t i = 0; tuple && i < n; i++) {
+    PyObject *v = PyLong_FromLongLong(values[i]);
+    if (!v || PyTuple_SetItem(tuple, i, v) < 0) Py_CLEAR(tuple);
+  }
+  return tuple;
+}
+
+static PyObject *get_sizes(PyObject *module, PyObject *t) {
+  (void)module;
+  return integers(t, bind_TensorShape);
+}
+
+static PyObject *get_strides(PyObject *module, PyObject *t) {
+  (void)module;
+  return integers(t, bind_TensorStrides);
+}
+
 PyMethodDef element_functions[] = {
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"peek_all", peek_all, METH_O, "Returns the elements of a tensor as nested lists, or None where they are many or take more than a look."},
+    {"sizes", get_sizes, METH_O, "Returns the sizes of a tensor's dimensions, or a status that names an error."},
+    {"strides", get_strides, METH_O, "Returns the strides of a tensor in elements, or a status that names an error."},
     {NULL, NULL, 0, NULL},
 };

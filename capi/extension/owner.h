@@ -16,7 +16,7 @@ PyObject *own_handle(long long h);
 // functions that save values for derivatives, which Python may have to pack.
 PyObject *made(long long status);
 
-enum { MAX_DIMS = 12, FLOAT = -1 };  // FLOAT stands for a floating-point number in the place of a tensor
+enum { MAX_DIMS = 12, FLOAT = -1, INT = -2 };  // what stands for a number of such a kind in the place of a tensor
 
 // Writes sizes, an integer or a sequence and a tuple of those behind it, and returns their number; -1 for what is left to Python.
 Py_ssize_t sizes_of(PyObject *first, PyObject *more, int64_t *sizes);

@@ -14,6 +14,8 @@ long long bind_Expand(long long, long long, long long);
 
 enum { BUSY = -1, MAX_PARTS = 16 };
 
+#define EXACT (1LL << 53)  // up to which doubles have all integers
+
 PyObject *made(long long status) {
   if (status > 0) return own_handle(status);
   if (status < BUSY) bind_ErrorRelease(status);
@@ -67,15 +69,19 @@ static PyObject *get_part(PyObject *module, PyObject *const *args, Py_ssize_t na
   return made(bind_IndexGet(h, address_of(parts), n));
 }
 
-// set_index(tensor, index, value): writes a tensor or a floating-point number to such a part; returns whether it did.
+// set_index(tensor, index, value): writes a tensor or a number to such a part; returns whether it did.
 static PyObject *set_part(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
   int64_t parts[4 * MAX_PARTS];
   long long h = nargs == 3 ? tensor_handle(args[0]) : 0, value = 0;
   double number = 0;
+  int64_t whole = 0;
   if (h && PyFloat_CheckExact(args[2])) {
     value = FLOAT;
     number = PyFloat_AsDouble(args[2]);
+  } else if (h && integer(args[2], &whole)) {
+    value = whole >= -EXACT && whole <= EXACT ? INT : 0;
+    number = (double)whole;
   } else if (h) {
     value = tensor_handle(args[2]);
   }

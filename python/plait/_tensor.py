@@ -16,7 +16,7 @@ from plait._device import DeviceLike
 from plait._engine.arming import DisableTorchFunctionSubclass, arm_for, declares, install
 from plait._engine.missing_names import absent
 from plait._engine.overriding import overridden_method
-from plait._engine.runtime import MAX_DIMS, TensorBase, address, check, is_tensor, own, wait_value
+from plait._engine.runtime import TensorBase, address, check, is_tensor, own, wait_value
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
 from plait._layout import Size
@@ -341,9 +341,10 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
         def __getattr__(self, name: str) -> Any:
             if name == "_sizes":  # asked for the first time
-                buffer = array("q", bytes(8 * MAX_DIMS))
-                n = check(_core.bind_TensorShape(self._h, address(buffer)))
-                self._sizes = sizes = Size(buffer[:n])
+                sizes = _core.sizes(self)
+                if not isinstance(sizes, tuple):
+                    check(sizes)
+                self._sizes = sizes = Size(sizes)
                 return sizes
             if name == "_held":
                 raise AttributeError(name)

@@ -104,7 +104,8 @@ class TensorGradients:
 
     def detach(self) -> Tensor:
         """Returns a tensor with the same memory and no gradient."""
-        return own(check(_core.bind_TensorDetach(self._h)))
+        status = _core.bind_TensorDetach(self._h)
+        return own(status if status > 0 else check(status))
 
     @property
     def data(self) -> Tensor:

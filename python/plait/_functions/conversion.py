@@ -328,7 +328,8 @@ def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor
 
 def contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) -> Tensor:
     """Returns the tensor row-major without gaps; itself if it is so."""
-    check_format("contiguous", memory_format)
+    if memory_format is not contiguous_format:
+        check_format("contiguous", memory_format)
     return self if self.is_contiguous() else _ops.contiguous(self)
 
 
@@ -337,7 +338,7 @@ def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     if overrides(other):
         return overridden_operator(copy_, self, other, *((non_blocking,) if non_blocking else ()))  # type: ignore[no-any-return]
     source = operand(other, "copy_")
-    if isinstance(other, TensorBase) and source.device != self.device:
+    if isinstance(other, TensorBase) and _core.bind_TensorDevice(other._h) != _core.bind_TensorDevice(self._h):
         source = source.to(self.device, non_blocking=non_blocking)
     return _ops.copy_(self, source)
 

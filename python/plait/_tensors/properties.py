@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device, device_of
 from plait._engine.arming import arm_for
-from plait._engine.runtime import MAX_DIMS, TensorBase, address, check
+from plait._engine.runtime import TensorBase, check
 from plait._layout import (
     Layout,
     MemoryFormat,
@@ -39,17 +38,18 @@ class TensorFacts:
 
     def size(self, dim: int | None = None) -> Any:
         """Returns the sizes of the dimensions, or of one."""
+        sizes = self.shape
         if dim is None:
-            return self.shape
-        if not -len(self.shape) <= dim < max(len(self.shape), 1) or not self.shape:
-            raise IndexError(f"size: dimension {dim} out of range for shape {list(self.shape)}")
-        return self.shape[dim]
+            return sizes
+        if not -len(sizes) <= dim < len(sizes):
+            raise IndexError(f"size: dimension {dim} out of range for shape {list(sizes)}")
+        return sizes[dim]
 
     def stride(self, dim: int | None = None) -> Any:
         """Returns the distances of neighbours along the dimensions, or along one, in elements."""
-        buffer = array("q", bytes(8 * MAX_DIMS))
-        n = check(_core.bind_TensorStrides(self._h, address(buffer)))
-        strides = tuple(buffer[:n])
+        strides: Any = _core.strides(self)
+        if not isinstance(strides, tuple):
+            check(strides)
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
