@@ -52,17 +52,18 @@ func gridCall(r *shader.Recorder, c *core.Call) error {
 			}
 			w.Add("  let at%[1]d = %[2]s;\n  let low%[1]d = floor(at%[1]d);\n  let t%[1]d = at%[1]d - low%[1]d;", d, position)
 			for k := range taps {
-				p, share := "round(at%[1]d)", "real(1.0)"
+				p, share := fmt.Sprintf("round(at%d)", d), "real(1.0)"
 				switch taps {
 				case 2:
-					p, share = "low%[1]d + real(%[2]d.0)", []string{"real(1.0) - t%[1]d", "t%[1]d"}[k]
+					p = fmt.Sprintf("low%d + real(%d.0)", d, k)
+					share = fmt.Sprintf([]string{"real(1.0) - t%d", "t%d"}[k], d)
 				case 4:
-					p = "padded(low%[1]d + real(%[2]d.0) - real(1.0), size%[1]d)"
-					share = []string{"far(t%[1]d + real(1.0))", "near(t%[1]d)", "near(real(1.0) - t%[1]d)", "far(real(2.0) - t%[1]d)"}[k]
+					p = fmt.Sprintf("padded(low%[1]d + real(%[2]d.0) - real(1.0), size%[1]d)", d, k)
+					share = fmt.Sprintf([]string{"far(t%d + real(1.0))", "near(t%d)", "near(real(1.0) - t%d)", "far(real(2.0) - t%d)"}[k], d)
 				}
-				format := "  let p%[1]d_%[2]d = " + p + ";\n  let share%[1]d_%[2]d = " + share + ";\n" +
-					"  let in%[1]d_%[2]d = p%[1]d_%[2]d >= real(0.0) && p%[1]d_%[2]d <= size%[1]d - real(1.0);"
-				w.Add(format, d, k)
+				w.Add(`  let p%[1]d_%[2]d = %[3]s;
+  let share%[1]d_%[2]d = %[4]s;
+  let in%[1]d_%[2]d = p%[1]d_%[2]d >= real(0.0) && p%[1]d_%[2]d <= size%[1]d - real(1.0);`, d, k, p, share)
 			}
 		}
 		w.Add("  var sum = real(0.0);")
@@ -99,13 +100,13 @@ func paddedText(padding contract.GridPadding, align bool) string {
 	if padding == contract.GridZeros {
 		return "  return p;"
 	}
-	text := "  var q = p;\n"
+	reflected := ""
 	if padding == contract.GridReflection {
 		low, span := "real(-0.5)", "size"
 		if align {
 			low, span = "real(0.0)", "size - real(1.0)"
 		}
-		text += fmt.Sprintf(`  let low = %s;
+		reflected = fmt.Sprintf(`  let low = %s;
   let span = %s;
   if (span == real(0.0)) {
     q = p * real(0.0);
@@ -115,7 +116,8 @@ func paddedText(padding contract.GridPadding, align bool) string {
   }
 `, low, span)
 	}
-	return text + `  if (q < real(0.0)) { q = real(0.0); }
+	return fmt.Sprintf(`  var q = p;
+%s  if (q < real(0.0)) { q = real(0.0); }
   if (q > size - real(1.0)) { q = size - real(1.0); }
-  return q;`
+  return q;`, reflected)
 }
