@@ -6,6 +6,7 @@ import collections
 import io
 import pickle
 import reprlib
+import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -58,6 +59,11 @@ def parameter_class() -> type[Tensor] | None:
     return Parameter
 
 
+def distributed_module() -> Any:
+    """Returns the module of distributed tensors, None as long as nothing has imported it."""
+    return sys.modules.get("plait.distributed.tensor._dtensor")
+
+
 # --- writing ---
 
 
@@ -86,6 +92,7 @@ def location_of(d: device) -> str:
 
 _TENSOR, _PARAMETER = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_parameter")
 _TENSOR_OF_BYTES = _Global("torch._utils", "_rebuild_tensor_v3")
+_DISTRIBUTED = _Global("plait.distributed.tensor._dtensor", "rebuilt")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _SIZE, _DEVICE = _Global("torch", "Size"), _Global("torch", "device")
 _DTYPES = {d: _Global("torch", d.name) for d in dt.DTYPES}
@@ -125,6 +132,9 @@ class Pickler(pickle._Pickler):
         if isinstance(obj, Layout):
             return _LAYOUT, (f"torch.{obj._name}",)
         if isinstance(obj, Tensor):
+            distributed = distributed_module()
+            if distributed and distributed.is_distributed(obj):
+                return _DISTRIBUTED, distributed.described(obj)
             if self._parameter is not None and isinstance(obj, self._parameter):
                 return _PARAMETER, (obj.detach(), obj.requires_grad, hooks)
             at = obj.storage_offset(), tuple(obj.shape), obj.stride()
@@ -221,6 +231,26 @@ def _parameter(data: Any, requires_grad: Any = True, *_: Any) -> Any:
         raise CheckpointError(f"a parameter's value is {shown(data)}")
     cls = parameter_class()
     return data.requires_grad_(bool(requires_grad)) if cls is None else cls(data, bool(requires_grad))  # type: ignore[call-arg]
+
+
+def _distributed(local: Any, mesh: Any, placed: Any, shape: Any, requires_grad: Any, category: Any, *_: Any) -> Tensor:
+    numbers = isinstance(placed, tuple) and all(type(n) is int for n in placed)
+    if not isinstance(local, Tensor) or not isinstance(mesh, tuple) or len(mesh) != 4 or not numbers:
+        raise CheckpointError(
+            f"a distributed tensor of {shown(local)} on {shown(mesh)} with placements {shown(placed)}"
+        )
+    _sizes("a distributed tensor's shape", shape)
+    distributed = distributed_module()
+    if distributed is None:
+        raise CheckpointError(
+            "it has distributed tensors: make their mesh before, on as many ranks, each of which loads its own file"
+        )
+    made: Tensor
+    try:
+        made = distributed.rebuilt(local, mesh, placed, shape, bool(requires_grad), category)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise CheckpointError(f"a distributed tensor of shape {list(shape)}: {error}") from None
+    return made
 
 
 def _layout(name: Any) -> Layout:
@@ -379,6 +409,7 @@ ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch._utils", "_rebuild_sparse_tensor"): _sparse,
     ("torch.serialization", "_get_layout"): _layout,
+    ("plait.distributed.tensor._dtensor", "rebuilt"): _distributed,
     ("torch._tensor", "_rebuild_from_type_v2"): _typed,
     ("torch", "Tensor"): _refused_directly,
     ("torch.nn.parameter", "Parameter"): _refused_directly,

@@ -93,6 +93,7 @@ class DeviceMesh(_core.ObjectOwner):
         self._h = other._h
         del other._h  # the handle has one owner
         self._root = self
+        here().meshes.add(self)
 
     @classmethod
     def _create(
@@ -130,7 +131,15 @@ class DeviceMesh(_core.ObjectOwner):
         mesh = cls._from_handle(handle, where, None)
         for i, g in enumerate(groups or ()):
             mesh._groups[mesh._axis_key(i)] = g
+        here().meshes.add(mesh)
         return mesh
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return existing_mesh, self._described()
+
+    def _described(self) -> tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...] | None]:
+        """Returns what `existing_mesh` finds the mesh by."""
+        return self._device._kind, self._shape, self._ranks, self._names
 
     @classmethod
     def _from_handle(cls, handle: int, where: device, root: DeviceMesh | None) -> DeviceMesh:
@@ -352,9 +361,6 @@ class DeviceMesh(_core.ObjectOwner):
             shape = "(" + ", ".join(f"{n}={s}" for n, s in zip(self._names, self._shape, strict=True)) + ")"
         return f"DeviceMesh({shape}, '{self._device.type}', stride={self._strides})"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a DeviceMesh belongs to its rank and cannot be pickled")
-
 
 def _check_device_type(device_type: str) -> device:
     """Returns the type, without an index, of a mesh's devices, or raises an error."""
@@ -371,3 +377,38 @@ def _shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], list[int]]:
     if t.dtype.is_floating_point or t.dim() == 0:
         raise ValueError(f"device_mesh: want the ranks as integers in one or more dimensions, got {mesh!r}")
     return tuple(t.shape), [int(r) for r in t.flatten().tolist()]
+
+
+def existing_mesh(
+    device_type: str, shape: tuple[int, ...], ranks: tuple[int, ...], names: tuple[str, ...] | None
+) -> DeviceMesh:
+    """Returns the calling rank's mesh, or the slice of one, that is so.
+
+    A mesh of all ranks in a row can be made by each rank alone. Others are not made, which all ranks would have to do.
+
+    Args:
+        device_type: of its ranks' devices
+        shape: the number of ranks along each axis
+        ranks: the global ranks, in the mesh's order
+        names: of the axes
+
+    Raises:
+        RuntimeError: if the rank has no such mesh.
+    """
+    wanted = _check_device_type(device_type)._kind, tuple(shape), tuple(ranks), names and tuple(names)
+    meshes = list(here().meshes)
+    for mesh in meshes:
+        if mesh._described() == wanted:
+            return mesh
+    for mesh in meshes:
+        if names and mesh._names and set(names) <= set(mesh._names):
+            part = mesh[tuple(names)]
+            if part._described() == wanted:
+                return part
+    world = here().world
+    if world is not None and wanted[1:3] == ((world.size(),), tuple(range(world.size()))):
+        return DeviceMesh._create(device_type, shape, None, names, groups=[world])
+    raise RuntimeError(
+        f"device_mesh: a distributed tensor lies on a mesh of shape {wanted[1]} with the axes {wanted[3]} and the "
+        f"ranks {list(wanted[2])}, which this rank does not have: make it, as by init_device_mesh on all ranks, before"
+    )

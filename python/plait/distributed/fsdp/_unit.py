@@ -263,7 +263,7 @@ class ShardedParameter(DistributedParameter):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a full state dict")
+        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a state dict")
 
 
 def _lies(tensor: Tensor) -> str:

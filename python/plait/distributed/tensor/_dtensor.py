@@ -13,12 +13,13 @@ from plait._engine.arming import disabled_torch_function
 from plait._engine.pytree import tree_map
 from plait._engine.runtime import address, check, own
 from plait._tensor import Number, Tensor
+from plait._tensors.elements import attributes, set_attributes
 from plait._tensors.storage import deep_copied
 from plait.distributed._default_group import init_process_group
 from plait.distributed._groups import is_initialized, resolve_group
-from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.tensor._placements import Placement, Replicate, packed, unpacked
-from plait.nn.parameter import Parameter
+from plait.distributed.device_mesh import DeviceMesh, existing_mesh
+from plait.distributed.tensor._placements import Placement, Replicate, of_numbers, packed, unpacked
+from plait.nn.parameter import PARAMETER, Parameter
 
 
 class DTensor(Tensor):
@@ -154,6 +155,11 @@ class DTensor(Tensor):
 
         return super().register_hook(run)
 
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if not is_distributed(self):
+            return super().__reduce_ex__(protocol)
+        return rebuilt, (*described(self), attributes(self))
+
     def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
         local = deep_copied(self._local_tensor, memo)
         return DTensor.from_local(local, self.device_mesh, self.placements, shape=self.shape)
@@ -167,6 +173,33 @@ class DistributedParameter(DTensor, Parameter):
     """A distributed tensor that a module registers as one to be trained."""
 
     __slots__ = ()
+
+
+def described(t: DTensor) -> tuple[Any, ...]:
+    """Returns what `rebuilt` makes a rank's part of a distributed tensor of, without its attributes."""
+    category = PARAMETER if isinstance(t, Parameter) else 0
+    placed = tuple(packed(t.placements)[0])
+    return t._local_tensor, t.device_mesh._described(), placed, tuple(t.shape), t.requires_grad, category
+
+
+def rebuilt(
+    local: Tensor,
+    mesh: tuple[Any, ...],
+    placed: tuple[int, ...],
+    shape: tuple[int, ...],
+    requires_grad: bool,
+    category: int,
+    more: dict[str, Any] | None = None,
+) -> DTensor:
+    """Returns the distributed tensor that a rank has saved, on a mesh that it has: see `existing_mesh`."""
+    made = DTensor.from_local(local.detach(), existing_mesh(*mesh), of_numbers(placed), shape=shape)
+    if category == PARAMETER:
+        made = cast("DTensor", Parameter(made, requires_grad=requires_grad))
+    elif requires_grad:
+        made.requires_grad = True
+    if more:
+        set_attributes(made, more)
+    return made
 
 
 def is_distributed(tensor: Tensor) -> TypeGuard[DTensor]:

@@ -138,9 +138,15 @@ def packed(placements: Sequence[Placement]) -> tuple[array[int], int]:
 
 def unpacked(write: Callable[[int, int], int]) -> tuple[Placement, ...]:
     """Returns the placements that a function of the engine writes, to an address and at most so many."""
-    numbers, out = array("q", bytes(8 * _NUMBERS * _MOST)), list[Placement]()
-    for i in range(check(write(address(numbers), _MOST))):
-        kind, value, factor = numbers[_NUMBERS * i : _NUMBERS * (i + 1)]
+    numbers = array("q", bytes(8 * _NUMBERS * _MOST))
+    return of_numbers(numbers[: _NUMBERS * check(write(address(numbers), _MOST))])
+
+
+def of_numbers(numbers: Sequence[int]) -> tuple[Placement, ...]:
+    """Returns the placements of which `packed` has made the numbers."""
+    out = list[Placement]()
+    for i in range(0, len(numbers), _NUMBERS):
+        kind, value, factor = numbers[i : i + _NUMBERS]
         if kind == _SHARD:
             out.append(_StridedShard(value, split_factor=factor) if factor else Shard(value))
         elif kind == _PARTIAL:
