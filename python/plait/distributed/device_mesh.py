@@ -401,8 +401,8 @@ def existing_mesh(
         if mesh._described() == wanted:
             return mesh
     for mesh in meshes:
-        if names and mesh._names and set(names) <= set(mesh._names):
-            part = mesh[tuple(names)]
+        if wanted[3] and wanted[3] == tuple(n for n in mesh._names or () if n in wanted[3]):
+            part = mesh[wanted[3]]
             if part._described() == wanted:
                 return part
     world = here().world
