@@ -56,6 +56,17 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	case o.IncludeLastOffset && o.Offsets != nil && o.Offsets.Numel() == 0:
 		op.failf(core.ShapeError, "got no offsets, want at least the last")
 	}
+	if op.err == nil && o.Offsets != nil && o.IncludeLastOffset { // what lies behind the end is a bag that nobody wants
+		return op.compose(func() *core.Tensor {
+			bags := o.Offsets.Numel() - 1
+			o.IncludeLastOffset = false
+			all := EmbeddingBag(input, weight, o)
+			if all.Err() != nil {
+				return all
+			}
+			return Narrow(all, 0, 0, bags)
+		})
+	}
 	return op.compose(func() *core.Tensor {
 		n := input.Numel()
 		equal := o.Offsets == nil && o.PaddingIdx == nil && o.Mode != "max" && n > 0 // bags of one size
@@ -136,9 +147,6 @@ func (o EmbeddingBagOptions) bags(input *core.Tensor) (n int, bag *core.Tensor) 
 		return input.Size(0), FloorDivide(samples, core.IntNum(int64(max(input.Size(1), 1))))
 	}
 	starts := castTo(o.Offsets, core.Int64)
-	if o.IncludeLastOffset {
-		starts = Narrow(starts, 0, 0, starts.Numel()-1)
-	}
 	return starts.Numel(), Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
 }
 

@@ -17,6 +17,10 @@ func TestEmbeddingBagsByOffsets(t *testing.T) {
 	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, Mode: "max"}), 5, 6, 0, 0, 3, 4)
 	ends := core.FromSlice([]int64{0, 3, 4})
 	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: ends, IncludeLastOffset: true, Mode: "sum"}), 9, 12, 3, 4)
+	early := core.FromSlice([]int64{0, 1, 3}) // the last index is in no bag
+	for mode, want := range map[string][]float64{"sum": {5, 6, 4, 6}, "mean": {5, 6, 2, 3}, "max": {5, 6, 3, 4}} {
+		requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: early, IncludeLastOffset: true, Mode: mode}), want...)
+	}
 	zero := 0
 	requireNear(t, op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Offsets: offsets, PaddingIdx: &zero}), 5, 6, 0, 0, 3, 4)
 	scales := vector64(1, 10, 100, 1000).SetRequiresGrad(true)
