@@ -124,6 +124,40 @@ def test_rates_set_between_steps_count():
         assert run(True) == run(False)
 
 
+def test_arguments_changed_in_place_are_changed_in_each_call():
+    def double(x, out):
+        return plait.mul(x, 2, out=out)
+
+    def fill(x, out):
+        out.copy_(x * 2)
+        if x[0].item() < 0:
+            raise ValueError
+        return out[1:]
+
+    for function in (double, fill):
+        compiled = plait.compile(function)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for n in range(6):
+                out = plait.zeros(3)
+                result = compiled(plait.ones(3) * n, out)
+                assert out.tolist() == [2 * n] * 3 and set(result.tolist()) == {2 * n}
+                if function is double:
+                    assert result.data_ptr() == out.data_ptr()
+
+
+def test_arguments_are_changed_where_the_recorded_function_fails():
+    def fill(out):
+        out.add_(1)
+        raise ValueError("late")
+
+    compiled, out = plait.compile(fill), plait.zeros(3)
+    for n in range(1, 5):
+        with pytest.raises(ValueError, match="late"):
+            compiled(out)
+        assert out.tolist() == [n] * 3
+
+
 COUNT = iter(range(1000))
 
 

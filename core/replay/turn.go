@@ -61,9 +61,11 @@ type Turn struct {
 	step      *Step
 	kind      *kind
 	inputs    []*core.Tensor
+	given     []*core.Tensor // the arguments, where the function is called with copies of them
 	recording *core.Recording
 	replays   bool
-	reason    error // why the function runs in full although it is not the first time
+	swapped   map[int]bool // results that are arguments, in place of copies of them
+	reason    error        // why the function runs in full although it is not the first time
 	done      bool
 }
 
@@ -143,7 +145,7 @@ func (t *Turn) begin() error {
 	}
 	var err error
 	t.recording, err = core.Record(k.recording)
-	t.inputs = k.inputs
+	t.given, t.inputs = t.inputs, k.inputs
 	return err
 }
 
@@ -176,7 +178,7 @@ func (t *Turn) Replay() ([]*core.Tensor, error) {
 
 // Copied reports whether result i is a copy, not the very tensor that the function returned when it was recorded.
 func (t *Turn) Copied(i int) bool {
-	return t.kind != nil && i < len(t.kind.results) && t.kind.results[i].copied
+	return t.swapped[i] || t.kind != nil && i < len(t.kind.results) && t.kind.results[i].copied
 }
 
 // Records reports whether the function is recorded in this turn.
@@ -192,10 +194,9 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 	last := k.recording
 	k.recording = r
 	reason := r.End(outputs)
-	for i, x := range k.inputs {
-		if reason == nil && x.Storage().Version() != k.versions[i] {
-			reason = core.Errorf(core.StateError, "replay", "the function changes an argument in place, got %v", x)
-		}
+	changed := t.changed()
+	if reason == nil && len(changed) > 0 {
+		reason = core.Errorf(core.StateError, "replay", "the function changes an argument in place, got %v", k.inputs[changed[0]])
 	}
 	if reason == nil && last != nil && last.Err() == nil {
 		if reason = r.Matches(last); reason == nil {
@@ -208,9 +209,11 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 		last.Close()
 	}
 	if reason != nil {
+		err := t.returnChanges(changed)
+		outputs = t.swap(outputs)
 		k.refuse(reason)
 		t.step.tell(reason)
-		return outputs, nil
+		return outputs, err
 	}
 	if k.agreed {
 		k.attempts = 0
@@ -218,6 +221,45 @@ func (t *Turn) End(outputs []*core.Tensor) ([]*core.Tensor, error) {
 	}
 	k.keep(outputs)
 	return k.copies()
+}
+
+// changed returns which arguments the function has changed in place: it had copies of them.
+func (t *Turn) changed() (list []int) {
+	for i, x := range t.kind.inputs {
+		if x.Storage().Version() != t.kind.versions[i] {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// returnChanges copies what the function has changed to the arguments themselves.
+func (t *Turn) returnChanges(changed []int) (err error) {
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithGrad(false).WithoutAutocast() }, func() {
+		for _, i := range changed {
+			if err == nil {
+				err = op.CopyInPlace(t.given[i], t.kind.inputs[i]).Err()
+			}
+		}
+	})
+	return err
+}
+
+// swap returns outputs with arguments in place of the copies that the function had of them.
+func (t *Turn) swap(outputs []*core.Tensor) []*core.Tensor {
+	outputs = slices.Clone(outputs)
+	for i, x := range outputs {
+		at := slices.IndexFunc(t.kind.inputs, func(in *core.Tensor) bool {
+			return in.Storage() != nil && in.Storage() == x.Storage() && in.Offset() == x.Offset() && in.SameLayout(x)
+		})
+		if at >= 0 {
+			if t.swapped == nil {
+				t.swapped = map[int]bool{}
+			}
+			outputs[i], t.swapped[i] = t.given[at].Alias(false), true
+		}
+	}
+	return outputs
 }
 
 // keep keeps what the recorded function returned. What it has made is to be copied if a replay may write it.
@@ -263,6 +305,7 @@ func (t *Turn) Close() {
 	t.done = true
 	if r := t.recording; r != nil {
 		r.End(nil)
+		_ = t.returnChanges(t.changed()) // the function's own error is told
 		if t.kind.recording != nil {
 			t.kind.recording.Close()
 		}
