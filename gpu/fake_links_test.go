@@ -92,7 +92,13 @@ func (g *linkedGPU) Submit(l driver.CommandList, params driver.Buffer, data []by
 // A linkedQueue runs commands on its goroutine.
 type linkedQueue struct{ jobs chan func() }
 
+var openQueues atomic.Int64
+
+// OpenQueues returns how many queues of GPUs of the linked fake driver have been made and not released.
+func OpenQueues() int { return int(openQueues.Load()) }
+
 func newLinkedQueue() *linkedQueue {
+	openQueues.Add(1)
 	q := &linkedQueue{make(chan func(), 1<<16)}
 	go func() {
 		for job := range q.jobs {
@@ -119,7 +125,10 @@ func (q *linkedQueue) After(s driver.Status) {
 	q.jobs <- func() { <-s.(*linkedStatus).reached }
 }
 
-func (q *linkedQueue) Release() { close(q.jobs) }
+func (q *linkedQueue) Release() {
+	openQueues.Add(-1)
+	close(q.jobs)
+}
 
 type linkedStatus struct{ reached chan struct{} }
 

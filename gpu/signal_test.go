@@ -148,3 +148,17 @@ func TestSignalsThatTakeTooLong(t *testing.T) {
 		return nil
 	}))
 }
+
+// TestSignalsLeaveNothing checks that the queues of a world's jobs end with it, also if it is closed as soon as its last job has ended.
+func TestSignalsLeaveNothing(t *testing.T) {
+	queues := 0
+	for i := range 6 {
+		require.NoError(t, onSignals(wiretest.New(2, 0, 7), 150, linkLimit, func(r *collective.Rank) error {
+			return r.World.AllReduce(numbers(r, 3000, 1), collective.Sum).Wait()
+		}))
+		if i == 0 {
+			queues = gpu.OpenQueues()
+		}
+	}
+	require.Eventually(t, func() bool { return gpu.OpenQueues() <= queues }, time.Second, time.Millisecond)
+}

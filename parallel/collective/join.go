@@ -256,6 +256,10 @@ func (w *World) Close() error {
 	for _, e := range ends {
 		inUse = !e.WaitFor(time.Until(limit)) || inUse
 	}
+	for !inUse && w.world.busy() { // a job leaves its lane and its slots just after its end
+		inUse = time.Now().After(limit)
+		time.Sleep(closePause)
+	}
 	w.world.sharing.close(inUse)
 	m := writer{byte(processLeft)}
 	m.error(errClosed)
@@ -414,6 +418,13 @@ func (w *world) add(j *wireJob) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.jobs[j] = struct{}{}
+}
+
+// busy reports whether jobs have not been dropped yet.
+func (w *world) busy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.jobs) > 0
 }
 
 func (w *world) drop(j *wireJob) {

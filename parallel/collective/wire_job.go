@@ -432,6 +432,9 @@ func joinHere(s *step, d core.DType, n int, sources, targets []unsafe.Pointer) {
 // closeWait is how long a rank that leaves a group, or a process that leaves the world, waits for operations in which others need it.
 const closeWait = 10 * time.Second
 
+// closePause is how long a process that leaves the world waits at a time for the last steps of its jobs.
+const closePause = 50 * time.Microsecond
+
 // waitJobs waits for the transfers of rank i, and for other processes to arrive where the rank has arrived: they need its data.
 func (m *rendezvous) waitJobs(i int) {
 	if len(m.peers) == 0 {
