@@ -147,6 +147,14 @@ func ClassLossOf(c *core.Call) ClassLossAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a CTCAttrs) AddTo(c *core.Call) *core.Call {
+	return c.Int(int64(a.Blank), int64(a.Labels)).Int(a.Samples...)
+}
+
+// CTCOf reads the attributes of a call.
+func CTCOf(c *core.Call) CTCAttrs { return CTCAttrs{int(c.Ints[0]), int(c.Ints[1]), c.Ints[2:]} }
+
+// AddTo adds the attributes to a call and returns it.
 func (a MatMulAttrs) AddTo(c *core.Call) *core.Call {
 	return c.Int(Flag(a.TransposeA), Flag(a.TransposeB), Flag(a.Reduced), Flag(a.Rounded)).Float(a.Alpha, a.Beta)
 }

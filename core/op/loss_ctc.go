@@ -33,8 +33,8 @@ func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, 
 	}
 	op := begin("ctc_loss", &logProbs, &targets)
 	op.floatTensor(logProbs)
-	c := ctc{inputs: inputLengths, targets: targetLengths, blank: o.Blank}
-	starts := c.check(&op, logProbs, targets)
+	c := &ctc{inputs: slices.Clone(inputLengths), targets: slices.Clone(targetLengths), blank: o.Blank}
+	c.check(&op, logProbs, targets)
 	code := op.reductionCode(o.Reduction)
 	return op.compose(func() *core.Tensor {
 		x := logProbs
@@ -44,7 +44,7 @@ func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, 
 		if x.DType().IsHalf() {
 			x = castTo(x, core.Float32)
 		}
-		loss := c.losses(x, c.labels(x, targets, starts))
+		loss := c.losses(x, targets)
 		if o.ZeroInfinity {
 			loss = Where(Eq(loss, core.Num(math.Inf(1))), core.Num(0), loss)
 		}
@@ -66,22 +66,23 @@ func CTCLoss(logProbs, targets *core.Tensor, inputLengths, targetLengths []int, 
 
 // A ctc is the sizes of a loss: n samples of up to t steps, with targets of up to s labels.
 type ctc struct {
-	inputs, targets []int
+	inputs, targets []int // the lengths of each sample
+	starts          []int // where the labels of each start among all
 	blank           int
 	t, n, s         int
 }
 
-// check checks the arguments and returns where each sample's labels start among all of targets.
-func (c *ctc) check(op *opContext, x, targets *core.Tensor) (starts []int) {
+// check checks the arguments and sets the sizes.
+func (c *ctc) check(op *opContext, x, targets *core.Tensor) {
 	switch {
 	case op.err != nil:
-		return nil
+		return
 	case targets.IsNumber() || targets.DType().IsFloat() || targets.DType() == core.Bool:
 		op.failf(core.TypeError, "the targets must be a tensor of integers")
-		return nil
+		return
 	case x.Dim() != 2 && x.Dim() != 3:
 		op.failf(core.ShapeError, "got logarithms of probabilities of shape %v, want [T, N, C] or [T, C]", x.Shape())
-		return nil
+		return
 	}
 	c.t, c.n = x.Size(0), 1
 	if x.Dim() == 3 {
@@ -98,14 +99,14 @@ func (c *ctc) check(op *opContext, x, targets *core.Tensor) (starts []int) {
 			x.Shape(), targets.Shape())
 	}
 	if op.err != nil {
-		return nil
+		return
 	}
-	starts = make([]int, c.n)
+	c.starts = make([]int, c.n)
 	sum := 0
 	for i, n := range c.targets {
-		starts[i] = sum
+		c.starts[i] = sum
 		if padded {
-			starts[i] = i * targets.Size(1)
+			c.starts[i] = i * targets.Size(1)
 		}
 		sum += n
 		c.s = max(c.s, n)
@@ -119,93 +120,61 @@ func (c *ctc) check(op *opContext, x, targets *core.Tensor) (starts []int) {
 	if !padded && sum != targets.Numel() && (x.Dim() == 3 || sum > targets.Numel()) {
 		op.failf(core.ValueError, "the lengths of the targets add up to %d, got %d targets", sum, targets.Numel())
 	}
-	return starts
 }
 
-// labels returns the labels [N, 2S+1] of the samples with a blank before each and at the end; blanks go on behind them.
-func (c *ctc) labels(x, targets *core.Tensor, starts []int) *core.Tensor {
-	blank := Full([]int{c.n, 1}, core.IntNum(int64(c.blank)), intsOf(x))
-	if c.s == 0 {
-		return blank
+// losses returns the loss [N] of each sample. It is one kernel, or, on a device without it, made of its steps.
+func (c *ctc) losses(x, targets *core.Tensor) *core.Tensor {
+	if err := firstBroken(x, targets); err != nil {
+		return err
 	}
-	index, inside := make([]int64, c.n*c.s), make([]bool, c.n*c.s)
-	for i, n := range c.targets {
-		for j := range n {
-			index[i*c.s+j], inside[i*c.s+j] = int64(starts[i]+j), true
-		}
+	if !x.Device().Supports(contract.CTCLoss) {
+		return c.stepped(x, c.labels(x, targets))
 	}
-	own := castTo(Take(targets, constant(x, index, c.n, c.s)), core.Int64)
-	own = Where(constant(x, inside, c.n, c.s), own, core.IntNum(int64(c.blank)))
-	pairs := Stack([]*core.Tensor{Expand(blank, c.n, c.s), own}, 2)
-	return Cat([]*core.Tensor{Reshape(pairs, c.n, 2*c.s), blank}, 1)
+	targets = castTo(targets, core.Int64)
+	op := begin("ctc_loss").with(x, targets)
+	in, labels := op.dense(x), op.dense(targets)
+	loss := op.out(x.DType(), []int{c.n})
+	var forward *core.Tensor
+	if op.grad {
+		forward = op.temp(x.DType(), c.n, c.t, 2*c.s+3)
+	}
+	if op.err != nil {
+		return op.fail()
+	}
+	op.launch(c.attrs(op.call(contract.CTCLoss).Out(loss).Out(forward).In(in).In(labels)))
+	if op.grad {
+		n := op.node(ctcDeriv, x).Save(x, labels, forward)
+		n.Any = c
+		op.attach(n, loss)
+	}
+	return op.done(loss)
 }
 
-// losses returns the loss [N] of each sample. The forward variable at place s of the labels is the logarithm of the
-// probability of all ways to be there; its way to a step is from the same place, the one before, or, where both hold
-// different labels, from the one before that.
-func (c *ctc) losses(x, labels *core.Tensor) *core.Tensor {
-	if c.t == 0 || c.n == 0 {
-		return c.withoutSteps(x, zerosFor(x, x.DType(), []int{c.n}))
+// attrs adds the attributes of the kernels.
+func (c *ctc) attrs(call *core.Call) *core.Call {
+	a := contract.CTCAttrs{Blank: c.blank, Labels: c.s}
+	for i, start := range c.starts {
+		a.Samples = append(a.Samples, int64(start), int64(c.inputs[i]), int64(c.targets[i]))
 	}
-	none, places := core.Num(math.Inf(-1)), labels.Size(1)
-	steps := Unbind(Gather(x, 2, Expand(Unsqueeze(labels, 0), c.t, c.n, places)), 0)
-	if err := steps[0].Err(); err != nil {
-		return core.ErrorTensor(err)
-	}
-	forward := Where(Lt(countTo(x, places), core.IntNum(2)), steps[0], none)
-	ways := zerosFor(x, x.DType(), []int{c.n, places, 3})
-	if places > 2 {
-		skips := Select(Narrow(ways, 1, 2, places-2), 2, 0)
-		copied := CopyInPlace(skips, Where(Ne(Narrow(labels, 1, 2, places-2), Narrow(labels, 1, 0, places-2)), core.Num(0), none))
-		if err := copied.Err(); err != nil {
-			return core.ErrorTensor(err)
-		}
-	}
-	first := c.t
-	for _, n := range c.inputs {
-		first = min(first, n)
-	}
-	inf := math.Inf(-1)
-	for t := 1; t < c.t; t++ {
-		before := Unfold(Pad(forward, []int{2, 0}, PadOptions{Value: inf}), 1, 3, 1)
-		next := Add(LogSumExp(Add(before, ways), []int{2}, false), steps[t])
-		if t >= first {
-			next = Where(constant(x, c.lasting(t), c.n, 1), next, forward)
-		}
-		forward = next
-	}
-	ends, counts := make([]int64, 2*c.n), make([]float64, 2*c.n)
-	for i, s := range c.targets {
-		ends[2*i], ends[2*i+1] = int64(2*s), int64(max(2*s-1, 0))
-		if s == 0 {
-			counts[2*i+1] = inf
-		}
-	}
-	ended := Add(Gather(forward, 1, constant(x, ends, c.n, 2)), FloatsLike(x, counts, c.n, 2))
-	return c.withoutSteps(x, Neg(LogSumExp(ended, []int{1}, false)))
+	call.Work = max(call.Work, c.n*c.t*(8*c.s+4))
+	return a.AddTo(call)
 }
 
-// lasting says which samples have a step t.
-func (c *ctc) lasting(t int) []bool {
-	out := make([]bool, c.n)
-	for i, n := range c.inputs {
-		out[i] = t < n
+func ctcDeriv(ctx *core.BackwardContext) {
+	c := ctx.Node.Any.(*ctc)
+	x, targets, forward := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2)
+	if ctx.CreateGraph() {
+		ctx.Set(0, c.gradient(x, c.labels(x, targets), ctx.Grad()))
+		return
 	}
-	return out
-}
-
-// withoutSteps returns losses with those of samples without a step replaced: 0 without a label, else infinite.
-func (c *ctc) withoutSteps(x, losses *core.Tensor) *core.Tensor {
-	stepping, values := c.lasting(0), make([]float64, c.n)
-	if !slices.Contains(stepping, false) {
-		return losses
+	op := begin("ctc_loss_backward").with(x, targets, forward, ctx.Grad())
+	g, dx := op.dense(ctx.Grad()), op.out(x.DType(), x.Shape())
+	if op.err != nil {
+		ctx.Fail(op.err)
+		return
 	}
-	for i, s := range c.targets {
-		if s > 0 {
-			values[i] = math.Inf(1)
-		}
-	}
-	return Where(constant(x, stepping, c.n), losses, FloatsLike(x, values, c.n))
+	op.launch(c.attrs(op.call(contract.CTCLossBackward).Out(dx).In(x).In(targets).In(g).In(forward)))
+	ctx.Set(0, op.done(dx))
 }
 
 // constant returns a tensor with the given elements on x's device.

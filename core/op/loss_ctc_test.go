@@ -99,6 +99,38 @@ func TestCTCLossHasNoGradientWhereTheTargetDoesNotFit(t *testing.T) {
 	require.InDelta(t, 3, g[1], 1e-12) // each step's shares add up to 1
 }
 
+// TestCTCLossGradients compares the kernel's gradient with that of operations that can be differentiated again, which has gradients of its own.
+func TestCTCLossGradients(t *testing.T) {
+	core.ManualSeed(3)
+	targets := core.FromSlice([]int64{1, 2, 1, 1, 1, 3, 0, 0, 0, 2, 0, 0, 2, 2, 2, 1, 3, 0, 3, 0, 0}, 7, 3)
+	inputs, lengths := []int{6, 5, 6, 1, 3, 0, 4}, []int{3, 3, 0, 1, 3, 2, 1}
+	for _, d := range []core.DType{core.Float32, core.Float64} {
+		x := op.LogSoftmax(op.To(randn64(6, 7, 4), d), -1).Detach().SetRequiresGrad(true)
+		weights := op.To(randn64(7), d)
+		loss := func() *core.Tensor {
+			each := op.CTCLoss(x, targets, inputs, lengths, op.CTCOptions{Reduction: "none", ZeroInfinity: true})
+			return op.Sum(op.Mul(each, weights), nil, false)
+		}
+		once, err := autograd.Grad([]*core.Tensor{loss()}, []*core.Tensor{x}, nil, autograd.Options{})
+		require.NoError(t, err)
+		again, err := autograd.Grad([]*core.Tensor{loss()}, []*core.Tensor{x}, nil, autograd.Options{CreateGraph: true})
+		require.NoError(t, err)
+		want, err := core.Values[float64](op.To(again[0].Detach(), core.Float64))
+		require.NoError(t, err)
+		tolerance := map[core.DType]float64{core.Float32: 3e-6, core.Float64: 1e-14}[d]
+		got, err := core.Values[float64](op.To(once[0], core.Float64))
+		require.NoError(t, err)
+		require.InDeltaSlice(t, want, got, tolerance)
+		twice, err := autograd.Grad([]*core.Tensor{op.Sum(op.Square(again[0]), nil, false)}, []*core.Tensor{x}, nil, autograd.Options{})
+		require.NoError(t, err)
+		finite, err := core.Values[float64](op.To(twice[0], core.Float64))
+		require.NoError(t, err)
+		for _, v := range finite {
+			require.False(t, math.IsNaN(v) || math.IsInf(v, 0))
+		}
+	}
+}
+
 func TestCTCLossRefuses(t *testing.T) {
 	x, y := randn64(4, 2, 3), core.FromSlice([]int64{1, 2, 1, 2}, 2, 2)
 	for want, loss := range map[string]*core.Tensor{
@@ -114,4 +146,6 @@ func TestCTCLossRefuses(t *testing.T) {
 	} {
 		require.ErrorContains(t, loss.Err(), want)
 	}
+	loss := op.CTCLoss(x, core.FromSlice([]int64{1, 3, 1, 2}, 2, 2), []int{4, 4}, []int{2, 2}, op.CTCOptions{})
+	require.ErrorContains(t, loss.Wait(), "target 3 at position 1 is no class, got 3 classes")
 }

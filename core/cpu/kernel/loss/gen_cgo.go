@@ -3,7 +3,13 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xd0c56dd3
+#cgo CFLAGS: -DPLAIT_HEADERS=0xeb351b5c
+#cgo noescape plaitk_ctc
+#cgo nocallback plaitk_ctc
+#cgo noescape plaitk_ctc_backward
+#cgo nocallback plaitk_ctc_backward
+#cgo noescape plaitk_ctc_scratch
+#cgo nocallback plaitk_ctc_scratch
 #cgo noescape plaitk_loss_cross_entropy
 #cgo nocallback plaitk_loss_cross_entropy
 #cgo noescape plaitk_loss_cross_entropy_backward
