@@ -144,11 +144,11 @@ func plait_topk(input C.plait_tensor, k C.int64_t, dim C.int64_t, largest C.bool
 }
 
 //export plait_unique
-func plait_unique(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.Unique(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
+func plait_unique(input C.plait_tensor, dim C.int64_t, hasDim C.bool, inverse C.bool, counts C.bool, out *C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.Unique(int64(input), int64(dim), bool(hasDim), bool(inverse), bool(counts), int64(uintptr(unsafe.Pointer(out)))))
 }
 
 //export plait_unique_consecutive
-func plait_unique_consecutive(input C.plait_tensor, dim C.int64_t, hasDim C.bool, out *C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), int64(uintptr(unsafe.Pointer(out)))))
+func plait_unique_consecutive(input C.plait_tensor, dim C.int64_t, hasDim C.bool, inverse C.bool, counts C.bool, out *C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.UniqueConsecutive(int64(input), int64(dim), bool(hasDim), bool(inverse), bool(counts), int64(uintptr(unsafe.Pointer(out)))))
 }

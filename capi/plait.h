@@ -4686,12 +4686,18 @@ plait_status plait_topk(plait_tensor input, int64_t k, int64_t dim, bool largest
 // The different elements in order, the index of each element among them, and how often each comes. Writes the
 // results' handles to out. It may wait for the device.
 //   - dim (absent): compare slices along this dimension
-plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
+//   - inverse (false): compute the index of each element; without, there are none
+//   - counts (false): compute how often each comes; without, there are none
+plait_status plait_unique(plait_tensor input, int64_t dim, bool has_dim, bool inverse, bool counts,
+		plait_tensor out[3]);
 
 // The elements without those that equal their predecessor, the index of each element among them, and how
 // often each comes. Writes the results' handles to out. It may wait for the device.
 //   - dim (absent): compare slices along this dimension
-plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, plait_tensor out[3]);
+//   - inverse (false): compute the index of each element; without, there are none
+//   - counts (false): compute how often each comes; without, there are none
+plait_status plait_unique_consecutive(plait_tensor input, int64_t dim, bool has_dim, bool inverse,
+		bool counts, plait_tensor out[3]);
 
 // --- sparse ---
 

@@ -78,7 +78,7 @@ var opBenches = []opBench{
 	}},
 	{"unique int64", func(o *opOperands) func() {
 		i := o.integers(100_000, benchLong)
-		return func() { op.Unique(i, nil) }
+		return func() { op.Unique(i, nil, everyResult) }
 	}},
 	{"bincount", func(o *opOperands) func() {
 		i := o.integers(1000, benchLong)

@@ -13,6 +13,9 @@ import (
 	"github.com/plait-ml/plait/gpu"
 )
 
+// everyResult asks for all results of unique.
+var everyResult = op.UniqueOptions{Inverse: true, Counts: true}
+
 func TestUnique(t *testing.T) {
 	coretest.SkipUnderRace(t)
 	device(t)
@@ -28,12 +31,14 @@ func TestUnique(t *testing.T) {
 			}
 			x := op.To(op.Reshape(core.FromSlice(v, len(v)), shape...), d)
 			sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
-				a, b, c := op.Unique(x[0], nil)
-				e, f, g := op.UniqueConsecutive(x[0], nil)
-				out := []*core.Tensor{a, b, c, e, f, g}
+				a, b, c := op.Unique(x[0], nil, everyResult)
+				e, f, g := op.UniqueConsecutive(x[0], nil, everyResult)
+				h, _, k := op.Unique(x[0], nil, op.UniqueOptions{Counts: true})
+				l, m, _ := op.UniqueConsecutive(x[0], nil, op.UniqueOptions{Inverse: true})
+				out := []*core.Tensor{a, b, c, e, f, g, h, k, l, m}
 				for dim := range shape {
-					a, b, c := op.Unique(x[0], &dim)
-					e, f, g := op.UniqueConsecutive(x[0], &dim)
+					a, b, c := op.Unique(x[0], &dim, everyResult)
+					e, f, g := op.UniqueConsecutive(x[0], &dim, everyResult)
 					out = append(out, a, b, c, e, f, g)
 				}
 				return out
@@ -55,7 +60,7 @@ func TestUniqueRange(t *testing.T) {
 			v[i] = rng.Int64N(span) - 3<<40
 		}
 		sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
-			a, b, c := op.Unique(x[0], nil)
+			a, b, c := op.Unique(x[0], nil, everyResult)
 			return []*core.Tensor{a, b, c}
 		}, core.FromSlice(v))
 	}
@@ -83,7 +88,7 @@ func TestUniqueGrowsAsSorts(t *testing.T) {
 	last := 0
 	for n := 1 << 16; n <= 1<<22; n *= 4 {
 		sortDispatches, sorted := work(n, func(x *core.Tensor) { op.Sort(x, 0, op.SortOptions{}) })
-		dispatches, groups := work(n, func(x *core.Tensor) { op.Unique(x, nil) })
+		dispatches, groups := work(n, func(x *core.Tensor) { op.Unique(x, nil, everyResult) })
 		require.LessOrEqual(t, dispatches, sortDispatches+8)
 		require.LessOrEqual(t, groups, 2*sorted)
 		if last > 0 {
@@ -103,8 +108,8 @@ func TestUniqueRows(t *testing.T) {
 	v[5] = math.NaN()
 	rows, columns := 0, 1
 	sameBits(t, func(x ...*core.Tensor) []*core.Tensor {
-		a, b, c := op.Unique(x[0], &rows)
-		e, f, g := op.Unique(op.Transpose(x[0], 0, 1), &columns)
+		a, b, c := op.Unique(x[0], &rows, everyResult)
+		e, f, g := op.Unique(op.Transpose(x[0], 0, 1), &columns, everyResult)
 		return []*core.Tensor{a, b, c, e, f, g}
 	}, op.To(op.Reshape(core.FromSlice(v, len(v)), 999, 3), core.Float32))
 }

@@ -159,21 +159,21 @@ func Topk(input Tensor, k int64, dim int64, largest bool, sorted bool, out Tenso
 // Unique applies the operation unique. The different elements in order, the index of each element among them, and how often each comes.
 //
 //plait:waits
-func Unique(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
+func Unique(input Tensor, dim int64, hasDim bool, inverse bool, counts bool, out TensorsOut) (status Status) {
 	defer protect("unique", &status)
 	t0 := tensor(input)
 	defer using(t0)()
-	r0, r1, r2 := op.Unique(t0, optional(int(dim), hasDim))
+	r0, r1, r2 := op.Unique(t0, optional(int(dim), hasDim), op.UniqueOptions{Inverse: inverse, Counts: counts})
 	return results(out, r0, r1, r2)
 }
 
 // UniqueConsecutive applies the operation unique_consecutive. The elements without those that equal their predecessor, the index of each element among them, and how often each comes.
 //
 //plait:waits
-func UniqueConsecutive(input Tensor, dim int64, hasDim bool, out TensorsOut) (status Status) {
+func UniqueConsecutive(input Tensor, dim int64, hasDim bool, inverse bool, counts bool, out TensorsOut) (status Status) {
 	defer protect("unique_consecutive", &status)
 	t0 := tensor(input)
 	defer using(t0)()
-	r0, r1, r2 := op.UniqueConsecutive(t0, optional(int(dim), hasDim))
+	r0, r1, r2 := op.UniqueConsecutive(t0, optional(int(dim), hasDim), op.UniqueOptions{Inverse: inverse, Counts: counts})
 	return results(out, r0, r1, r2)
 }

@@ -34,9 +34,9 @@ var (
 	// index, counts has the occurrences of each value, and total has the number of values. All outputs except total
 	// have room for n. All operands are contiguous. With bits, at most 32, x is int64 and its elements are least to
 	// least + 2^bits - 1.
-	Unique = declare(Contract{Name: "unique", Outs: "values inverse counts total", Ins: "x", Ints: "consecutive least bits"})
+	Unique = declare(Contract{Name: "unique", Outs: "values inverse? counts? total", Ins: "x", Ints: "consecutive least bits"})
 	// UniqueRows does the same for rows. first has the index of each distinct row's first occurrence.
-	UniqueRows = declare(Contract{Name: "unique_rows", Outs: "first inverse counts total", Ins: "x", Ints: "consecutive"})
+	UniqueRows = declare(Contract{Name: "unique_rows", Outs: "first inverse? counts? total", Ins: "x", Ints: "consecutive"})
 )
 
 // SortAttrs are the attributes of [Sort] and [ArgSort].

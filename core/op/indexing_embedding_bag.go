@@ -169,7 +169,7 @@ func EmbeddingRenormInPlace(weight, input *core.Tensor, maxNorm, order float64) 
 		return weight
 	}
 	core.Tidy(func() {
-		used, _, _ := Unique(Ravel(input), nil)
+		used, _, _ := Unique(Ravel(input), nil, UniqueOptions{})
 		rows := Renorm(IndexSelect(weight, 0, used), order, 0, maxNorm)
 		op.check(IndexCopyInPlace(weight, 0, used, rows).Err())
 	})

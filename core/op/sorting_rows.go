@@ -8,7 +8,9 @@ func init() {
 	sorting := []Arg{input, dim, {Name: "descending", Field: "Descending", Default: false},
 		{Name: "stable", Field: "Stable", Default: false, Doc: "keep the order of equal elements, which is done in any case"}}
 	along := []Arg{input, dim, keepdim}
-	optional := []Arg{input, {Name: "dim", Optional: true, Doc: "compare slices along this dimension"}}
+	optional := []Arg{input, {Name: "dim", Optional: true, Doc: "compare slices along this dimension"},
+		{Name: "inverse", Field: "Inverse", Default: false, Doc: "compute the index of each element; without, there are none"},
+		{Name: "counts", Field: "Counts", Default: false, Doc: "compute how often each comes; without, there are none"}}
 	index, count := "the result is an index", "the result is a count"
 	values := func(shape []int, v ...float64) T { return T{Shape: shape, Values: v, NoGrad: true} }
 	repeated := values([]int{3, 4}, 2, -1, 2, 0.5, -1, 3, 3, 2, 2, 2, 0.5, -1)
@@ -58,10 +60,10 @@ func init() {
 			Doc: "The element that comes most often along a dimension, the smallest of those, and the index of its last occurrence."},
 		Row{Name: "unique", Waits: true, Func: Unique, Args: optional, NoGrad: "the size of the result depends on the values",
 			Doc:     "The different elements in order, the index of each element among them, and how often each comes.",
-			Samples: []Sample{{Name: "elements", Args: []any{repeated, nil}}, {Name: "rows", Args: []any{rows, &zero}}, {Name: "columns", Args: []any{repeated, &one}}}},
+			Samples: []Sample{{Name: "elements", Args: []any{repeated, nil, UniqueOptions{Inverse: true, Counts: true}}}, {Name: "rows", Args: []any{rows, &zero, UniqueOptions{}}}, {Name: "columns", Args: []any{repeated, &one, UniqueOptions{Inverse: true}}}}},
 		Row{Name: "unique_consecutive", Waits: true, Func: UniqueConsecutive, Args: optional, NoGrad: "the size of the result depends on the values",
 			Doc:     "The elements without those that equal their predecessor, the index of each element among them, and how often each comes.",
-			Samples: []Sample{{Name: "elements", Args: []any{repeated, nil}}, {Name: "rows", Args: []any{rows, &zero}}}},
+			Samples: []Sample{{Name: "elements", Args: []any{repeated, nil, UniqueOptions{Inverse: true, Counts: true}}}, {Name: "rows", Args: []any{rows, &zero, UniqueOptions{Counts: true}}}}},
 		Row{Name: "searchsorted", Func: SearchSorted, NoGrad: index, Doc: "Where values belong in sorted sequences.",
 			Args: []Arg{{Name: "sorted_sequence"}, input, {Name: "out_int32", Field: "Int32", Default: false}, {Name: "right", Field: "Right", Default: false},
 				{Name: "sorter", Field: "Sorter", Optional: true}},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/op"
 	"github.com/stretchr/testify/require"
 )
@@ -61,43 +62,57 @@ func TestSelections(t *testing.T) {
 	requireElements(t, []float64{0, 1, 1, 3}, i)
 }
 
+// everyResult asks for all results of unique.
+var everyResult = op.UniqueOptions{Inverse: true, Counts: true}
+
 func TestUnique(t *testing.T) {
 	x := core.FromSlice([]float32{2, 1, 2, 0, 1, 2}, 2, 3)
-	v, inverse, counts := op.Unique(x, nil)
+	v, inverse, counts := op.Unique(x, nil, everyResult)
 	requireElements(t, []float64{0, 1, 2}, v)
 	require.Equal(t, []int{2, 3}, inverse.Shape())
 	requireElements(t, []float64{2, 1, 2, 0, 1, 2}, inverse)
 	requireElements(t, []float64{1, 2, 3}, counts)
 
-	v, inverse, counts = op.Unique(op.Transpose(x, 0, 1), nil)
+	v, inverse, counts = op.Unique(op.Transpose(x, 0, 1), nil, everyResult)
 	requireElements(t, []float64{0, 1, 2}, v)
 	requireElements(t, []float64{2, 0, 1, 1, 2, 2}, inverse)
 	requireElements(t, []float64{1, 2, 3}, counts)
 
-	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]int64{1, 1, 5, 1, 1, 1}), nil)
+	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]int64{1, 1, 5, 1, 1, 1}), nil, everyResult)
 	requireElements(t, []float64{1, 5, 1}, v)
 	requireElements(t, []float64{0, 0, 1, 2, 2, 2}, inverse)
 	requireElements(t, []float64{2, 1, 3}, counts)
 
-	v, _, counts = op.Unique(core.FromSlice([]float64{nan, 1, nan}), nil)
+	v, _, counts = op.Unique(core.FromSlice([]float64{nan, 1, nan}), nil, everyResult)
 	requireElements(t, []float64{1, nan, nan}, v)
 	requireElements(t, []float64{1, 1, 1}, counts)
 
 	dim := 0
 	rows := core.FromSlice([]int32{1, 2, 0, 5, 1, 2, 1, 0}, 4, 2)
-	v, inverse, counts = op.Unique(rows, &dim)
+	v, inverse, counts = op.Unique(rows, &dim, everyResult)
 	require.Equal(t, []int{3, 2}, v.Shape())
 	requireElements(t, []float64{0, 5, 1, 0, 1, 2}, v)
 	requireElements(t, []float64{2, 0, 2, 1}, inverse)
 	requireElements(t, []float64{1, 1, 2}, counts)
 	dim = 1
-	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]bool{true, true, false, false, false, true}, 2, 3), &dim)
+	v, inverse, counts = op.UniqueConsecutive(core.FromSlice([]bool{true, true, false, false, false, true}, 2, 3), &dim, everyResult)
 	require.Equal(t, []int{2, 2}, v.Shape())
 	requireElements(t, []float64{1, 0, 0, 1}, v)
 	requireElements(t, []float64{0, 0, 1}, inverse)
 	requireElements(t, []float64{2, 1}, counts)
 
-	v, inverse, counts = op.Unique(core.FromSlice([]float32{}, 0), nil)
+	for _, o := range []op.UniqueOptions{{}, {Inverse: true}, {Counts: true}} {
+		for _, each := range []func(*core.Tensor, *int, op.UniqueOptions) (a, b, c *core.Tensor){op.Unique, op.UniqueConsecutive} {
+			for x, dim := range map[*core.Tensor]*int{core.FromSlice([]int32{1, 1, 4}): nil, core.FromSlice([]float64{1, 1, 4}): nil, core.FromSlice([]int64{1, 1, 4}, 3, 1): new(int)} {
+				v, inverse, counts := each(x, dim, o)
+				requireElements(t, []float64{1, 4}, v)
+				requireElements(t, []float64{0, 0, 1}[:3*contract.Flag(o.Inverse)], inverse)
+				requireElements(t, []float64{2, 1}[:2*contract.Flag(o.Counts)], counts)
+			}
+		}
+	}
+
+	v, inverse, counts = op.Unique(core.FromSlice([]float32{}, 0), nil, everyResult)
 	for _, r := range []*core.Tensor{v, inverse, counts} {
 		require.Equal(t, []int{0}, r.Shape())
 	}
@@ -112,7 +127,7 @@ func TestUniqueOfManyElements(t *testing.T) {
 		x[i] = r.Int64N(1000) << 40
 		times[x[i]]++
 	}
-	v, inverse, counts := op.Unique(core.FromSlice(x), nil)
+	v, inverse, counts := op.Unique(core.FromSlice(x), nil, everyResult)
 	got, err := core.Values[int64](v)
 	require.NoError(t, err)
 	require.True(t, slices.IsSorted(got))
@@ -200,7 +215,7 @@ func TestSortingErrors(t *testing.T) {
 		"sort: dimension 2 out of range, want [-2, 1]":                       first(op.Sort(x, 2, op.SortOptions{})),
 		"topk: got k 3, want 0 to 2 for dimension 1 of shape [2 2]":          first(op.TopK(x, 3, 1, true, true)),
 		"kthvalue: got k 0, want 1 to 2 for dimension 0 of shape [2 2]":      first(op.KthValue(x, 0, 0, false)),
-		"unique: dimension 3 out of range, want [-2, 1]":                     first3(op.Unique(x, &three)),
+		"unique: dimension 3 out of range, want [-2, 1]":                     first3(op.Unique(x, &three, everyResult)),
 		"bincount: got float32[2 2], want a vector of integers":              op.BinCount(x, nil, 0),
 		"bincount: got the negative element -1":                              op.BinCount(core.FromSlice([]int64{-1}), nil, 0),
 		"histc: got 0 bins, want at least 1":                                 op.HistC(x, 0, 0, 0),
@@ -215,7 +230,7 @@ func TestSortingErrors(t *testing.T) {
 	for _, got := range []*core.Tensor{op.Sum(number, nil, false), op.CumSum(number, 0), first(op.Max(number, 0, false)), op.NonZero(number),
 		op.SearchSorted(number, x, op.SearchOptions{}), op.BinCount(number, nil, 0), op.Bucketize(x, number, op.SearchOptions{}), op.Any(number, nil, false),
 		first(op.Sort(nil, 0, op.SortOptions{})), first(op.TopK(nil, 1, 0, true, true)), op.NonZero(nil),
-		first3(op.Unique(nil, nil)), op.BinCount(nil, nil, 0), op.HistC(nil, 1, 0, 0), op.SearchSorted(nil, nil, op.SearchOptions{}),
+		first3(op.Unique(nil, nil, everyResult)), op.BinCount(nil, nil, 0), op.HistC(nil, 1, 0, 0), op.SearchSorted(nil, nil, op.SearchOptions{}),
 		op.Bucketize(nil, nil, op.SearchOptions{}), op.CumSum(nil, 0), op.LogCumSumExp(nil, 0), op.Mean(nil, nil, false), op.Prod(nil, nil, false),
 		op.Var(nil, nil, 1, false), op.VectorNorm(nil, 2, nil, op.ReduceOptions{}), first(op.Max(nil, 0, false)), op.ArgMax(nil, nil, false)} {
 		require.Error(t, got.Err())

@@ -7,25 +7,28 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
+// UniqueOptions say which of its further results [Unique] computes. Others have no elements.
+type UniqueOptions struct{ Inverse, Counts bool }
+
 // Unique returns the different elements of x in ascending order, for each element of x the index of its equal among them,
 // and how often each comes, both as int64. With a dimension, it compares the slices along it, ordered by their first
 // difference, instead of elements. A NaN equals nothing. It waits for the result, whose size depends on the values.
-func Unique(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+func Unique(x *core.Tensor, dim *int, o UniqueOptions) (values, inverse, counts *core.Tensor) {
 	if parts := distributed(x); parts != nil {
-		return handOn3(parts, "unique", x, dim)
+		return handOn3(parts, "unique", x, dim, o)
 	}
-	return unique("unique", x, dim, false)
+	return unique("unique", x, dim, o, false)
 }
 
 // UniqueConsecutive is [Unique] without sorting: only neighbours are compared.
-func UniqueConsecutive(x *core.Tensor, dim *int) (values, inverse, counts *core.Tensor) {
+func UniqueConsecutive(x *core.Tensor, dim *int, o UniqueOptions) (values, inverse, counts *core.Tensor) {
 	if parts := distributed(x); parts != nil {
-		return handOn3(parts, "unique_consecutive", x, dim)
+		return handOn3(parts, "unique_consecutive", x, dim, o)
 	}
-	return unique("unique_consecutive", x, dim, true)
+	return unique("unique_consecutive", x, dim, o, true)
 }
 
-func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, inverse, counts *core.Tensor) {
+func unique(name string, x *core.Tensor, dim *int, o UniqueOptions, consecutive bool) (values, inverse, counts *core.Tensor) {
 	op := begin(name, &x)
 	d := 0
 	if dim != nil {
@@ -46,7 +49,14 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 		}
 		in = op.own(Contiguous(in))
 		least, width := op.keyRange(in, consecutive || dim != nil)
-		v, i, c, total := op.temp(result, n), op.out(core.Int64, shape), op.temp(core.Int64, n), op.temp(core.Int64)
+		v, total := op.temp(result, n), op.temp(core.Int64)
+		var i, c *core.Tensor
+		if o.Inverse {
+			i = op.out(core.Int64, shape)
+		}
+		if o.Counts {
+			c = op.temp(core.Int64, n)
+		}
 		if op.err != nil {
 			return []*core.Tensor{op.fail(), op.fail(), op.fail()}
 		}
@@ -65,9 +75,16 @@ func unique(name string, x *core.Tensor, dim *int, consecutive bool) (values, in
 		} else {
 			found = allocated(found, n)
 		}
-		counts := allocated(Narrow(c, 0, 0, int(k)), n)
+		if o.Counts {
+			c = allocated(Narrow(c, 0, 0, int(k)), n)
+		} else {
+			c = zerosFor(x, core.Int64, []int{0})
+		}
+		if !o.Inverse {
+			i = zerosFor(x, core.Int64, []int{0})
+		}
 		op.end()
-		return []*core.Tensor{found, i, counts}
+		return []*core.Tensor{found, i, c}
 	})
 	return out[0], out[1], out[2]
 }

@@ -282,7 +282,7 @@ func (s *sparseParts) coalesce() *sparseParts {
 
 // merged sums the entries that are equal in the given sparse dimensions, which the result has, with the dense ones.
 func (s *sparseParts) merged(dims []int, shape []int) *sparseParts {
-	used, place, _ := Unique(s.linear(dims), nil)
+	used, place, _ := Unique(s.linear(dims), nil, UniqueOptions{Inverse: true})
 	if used.Err() != nil {
 		return &sparseParts{&pattern{indices: used}, used}
 	}

@@ -82,7 +82,7 @@ func sparseSoftmax(a core.Application) *core.Tensor {
 		var used *core.Tensor
 		if len(others) == 1 {
 			group, n = s.index(others[0]), s.shape[others[0]]
-		} else if used, group, _ = Unique(s.linear(others), nil); used.Err() == nil {
+		} else if used, group, _ = Unique(s.linear(others), nil, UniqueOptions{Inverse: true}); used.Err() == nil {
 			n = used.Numel()
 		}
 	}

@@ -179,33 +179,44 @@ func distinct(r *shader.Recorder, c *core.Call, n int, order ordering, take func
 	}
 	s := shader.New(r, name+" (results)")
 	head, taken := order(s), take(s)
-	inverse, before, start, count := s.Out("inverse", &c.Outs[1], expr.I64, expr.Number), ids.Bind(s), s.WordsOf("starts", starts), s.Uint(n)
+	before, start, count, inverse := ids.Bind(s), s.WordsOf("starts", starts), s.Uint(n), ""
+	if s.Flag(c.Outs[1].Present()) {
+		inverse = s.Out("inverse", &c.Outs[1], expr.I64, expr.Number)
+	}
 	s.Flag(c.Outs[0].DType == core.Int64)
 	err = s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		head(w)
 		before(w)
 		w.Each(count)
 		w.Add(`  let index = ordered(i);
-  let id = prefix_at(i + 1u) - 1u;
-  st_inverse(%s + index, pair(id, 0u));
-  if (i > 0u && prefix_at(i) == id + 1u) { return; }
+  let id = prefix_at(i + 1u) - 1u;`)
+		if inverse != "" {
+			w.Add("  st_inverse(%s + index, pair(id, 0u));", inverse)
+		}
+		w.Add(`  if (i > 0u && prefix_at(i) == id + 1u) { return; }
   starts[%s + id] = i;
-  %s`, inverse, start, taken)
+  %s`, start, taken)
 	})
 	if err != nil {
 		return err
 	}
 	s = shader.New(r, "unique (counts)")
-	counts, total := s.Out("counts", &c.Outs[2], expr.I64, expr.Number), s.Out("total", &c.Outs[3], expr.I64, expr.Number)
+	total, counts := s.Out("total", &c.Outs[3], expr.I64, expr.Number), ""
+	if s.Flag(c.Outs[2].Present()) {
+		counts = s.Out("counts", &c.Outs[2], expr.I64, expr.Number)
+	}
 	before, start, count = ids.Bind(s), s.WordsOf("starts", starts), s.Uint(n)
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		before(w)
 		w.Each(count)
 		w.Add(`  let results = prefix_at(%s);
   if (i == 0u) { st_total(%s, pair(results, 0u)); }
-  if (i >= results) { return; }
-  var end = %s;
-  if (i + 1u < results) { end = starts[%s + i + 1u]; }`, count, total, count, start)
+  if (i >= results) { return; }`, count, total)
+		if counts == "" {
+			return
+		}
+		w.Add(`  var end = %s;
+  if (i + 1u < results) { end = starts[%s + i + 1u]; }`, count, start)
 		w.Add("  st_counts(%s + i, pair(end - starts[%s + i], 0u));", counts, start)
 	})
 }

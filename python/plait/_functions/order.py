@@ -128,7 +128,7 @@ def unique(
         return_counts: also return how often each comes
         dim: the dimension whose slices are compared
     """
-    return _chosen(*_ops.unique(input, dim), return_inverse, return_counts)
+    return _chosen(*_ops.unique(input, dim, return_inverse, return_counts), return_inverse, return_counts)
 
 
 @checked
@@ -136,7 +136,8 @@ def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Returns the elements without those that equal their predecessor; waits for them. See `unique`."""
-    return _chosen(*_ops.unique_consecutive(input, dim), return_inverse, return_counts)
+    found = _ops.unique_consecutive(input, dim, return_inverse, return_counts)
+    return _chosen(*found, return_inverse, return_counts)
 
 
 @checked

@@ -277,38 +277,42 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 _unique = _core.bind_Unique
 
 
-def unique(input: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def unique(input: Tensor, dim: int | None = None, inverse: bool = False, counts: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """The different elements in order, the index of each element among them, and how often each comes.
 
     Args:
         dim: compare slices along this dimension
+        inverse: compute the index of each element; without, there are none
+        counts: compute how often each comes; without, there are none
     """
     try:
         out_ = array("q", (0, 0, 0))
         wait_value(input._h)
-        status = _unique(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
+        status = _unique(input._h, 0 if dim is None else dim, dim is not None, inverse, counts, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(unique, locals(), error)
     if status < 0:
-        settle(status, _unique, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
+        settle(status, _unique, input._h, 0 if dim is None else dim, dim is not None, inverse, counts, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _unique_consecutive = _core.bind_UniqueConsecutive
 
 
-def unique_consecutive(input: Tensor, dim: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+def unique_consecutive(input: Tensor, dim: int | None = None, inverse: bool = False, counts: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """The elements without those that equal their predecessor, the index of each element among them, and
     how often each comes.
 
     Args:
         dim: compare slices along this dimension
+        inverse: compute the index of each element; without, there are none
+        counts: compute how often each comes; without, there are none
     """
     try:
         out_ = array("q", (0, 0, 0))
         wait_value(input._h)
-        status = _unique_consecutive(input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
+        status = _unique_consecutive(input._h, 0 if dim is None else dim, dim is not None, inverse, counts, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(unique_consecutive, locals(), error)
     if status < 0:
-        settle(status, _unique_consecutive, input._h, 0 if dim is None else dim, dim is not None, out_.buffer_info()[0])
+        settle(status, _unique_consecutive, input._h, 0 if dim is None else dim, dim is not None, inverse, counts, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1]), own(out_[2])

@@ -32,8 +32,8 @@ func unique(ctx *kernel.Context, c *core.Call, rows bool) error {
 	if n > math.MaxUint32 {
 		return core.Errorf(core.NotImplemented, c.Op, "got %d elements, want at most %d", n, math.MaxUint32)
 	}
-	u := C.struct_plaitk_unique{in: in.Ptr(), values: c.Outs[0].Ptr(), inverse: (*C.int64_t)(c.Outs[1].Ptr()),
-		counts: (*C.int64_t)(c.Outs[2].Ptr()), total: total, dtype: C.int32_t(in.DType), consecutive: C.int32_t(contract.Flag(contract.Consecutive(c))), n: C.int64_t(n)}
+	u := C.struct_plaitk_unique{in: in.Ptr(), values: c.Outs[0].Ptr(), inverse: (*C.int64_t)(kernel.Ptr(&c.Outs[1])),
+		counts: (*C.int64_t)(kernel.Ptr(&c.Outs[2])), total: total, dtype: C.int32_t(in.DType), consecutive: C.int32_t(contract.Flag(contract.Consecutive(c))), n: C.int64_t(n)}
 	bytes := 2 * 8 * n
 	if !rows {
 		bytes = int(C.plaitk_sorting_unique_scratch(&u))

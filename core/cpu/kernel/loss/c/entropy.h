@@ -246,18 +246,17 @@ PLAIT_CLONES static void FN(entropy_block_grad)(struct job *j, int64_t batch, in
   }
 }
 
-static void FN(nll_block)(struct job *j, int64_t batch, int64_t column, int64_t w) {
+static void FN(nll_samples)(struct job *j, int64_t first, int64_t last) {
   const struct plaitk_loss *p = j->p;
-  int64_t base = batch * p->classes * p->inner + column, sample = batch * p->inner + column;
-  for (int64_t i = 0; i < w; i++) {
-    int64_t y = p->target[sample + i];
+  for (int64_t i = first; i < last; i++) {
+    int64_t y = p->target[i], batch = p->inner == 1 ? i : i / p->inner;
     double loss = 0, share = 0;
-    if (target_is_class(j, sample + i, y)) {
+    if (target_is_class(j, i, y)) {
       share = j->weight ? (double)((const ACC *)j->weight)[y] : 1;
-      loss = -share * (double)LOAD(((const T *)p->x)[base + y * p->inner + i]);
+      loss = -share * (double)LOAD(((const T *)p->x)[(batch * (p->classes - 1) + y) * p->inner + i]);
     }
-    j->losses[sample + i] = loss;
-    j->shares[sample + i] = share;
+    j->losses[i] = loss;
+    j->shares[i] = share;
   }
 }
 

@@ -11,7 +11,7 @@
 #define COLUMN_BLOCK 256
 #define CHUNK_ELEMENTS 16384
 
-enum pass { ENTROPY, ENTROPY_GRAD, NLL, NLL_GRAD, MULTILABEL };
+enum pass { ENTROPY, ENTROPY_GRAD, NLL_GRAD, MULTILABEL };
 
 struct job {
   const struct plaitk_loss *p;
@@ -94,13 +94,19 @@ static void run_blocks(void *arg, int64_t chunk) {
       case ENTROPY: DISPATCH(entropy_block, p->dtype, j, batch, column, w); break;
       case ENTROPY_GRAD: DISPATCH(entropy_block_grad, p->dtype, j, batch, column, w); break;
       case MULTILABEL: multilabel_block(j, batch); break;
-      case NLL: DISPATCH(nll_block, p->dtype, j, batch, column, w); break;
       default: DISPATCH(nll_block_grad, p->dtype, j, batch, column, w);
     }
   }
 }
 
 int64_t plaitk_loss_scratch(const struct plaitk_loss *p) { return (2 * p->batch * p->inner + p->classes) * 8; }
+
+static void run_samples(void *arg, int64_t chunk) {
+  struct job *j = arg;
+  const struct plaitk_loss *p = j->p;
+  int64_t first = chunk * SUM_BLOCK, last = plait_min64(first + SUM_BLOCK, p->batch * p->inner);
+  DISPATCH(nll_samples, p->dtype, j, first, last);
+}
 
 static void prepare(struct job *j, const struct plaitk_loss *p, void *scratch) {
   j->p = p;
@@ -136,7 +142,8 @@ static int64_t finish(struct job *j, void *loss, void *total) {
   double sum = 0, count = 0;
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     double s = 0, c = 0;
-    for (int64_t i = b; i < plait_min64(n, b + SUM_BLOCK); i++) {
+    int64_t last = plait_min64(n, b + SUM_BLOCK);
+    _Pragma("omp simd reduction(+ : s, c)") for (int64_t i = b; i < last; i++) {
       s += j->losses[i];
       c += j->shares[i];
     }
@@ -171,7 +178,7 @@ void plaitk_loss_cross_entropy_backward(plait_pool *pool, const struct plaitk_lo
 int64_t plaitk_loss_nll(plait_pool *pool, const struct plaitk_loss *p, void *loss, void *total, void *scratch) {
   struct job j = {0};
   prepare(&j, p, scratch);
-  run(pool, &j, NLL);
+  plait_parallel(pool, plait_ceil_div(p->batch * p->inner, SUM_BLOCK), run_samples, &j);
   return finish(&j, loss, total);
 }
 

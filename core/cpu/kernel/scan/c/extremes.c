@@ -7,35 +7,46 @@
 #define FAT_LEAST(x, a) (((x) != (x)) | (((x) >= (a)) & ((a) == (a))))
 #define FAT_MOST(x, a) (((x) != (x)) | (((x) <= (a)) & ((a) == (a))))
 
-// LINES rows are scanned beside each other, as each step waits for the one before it.
-enum { LINES = 4 };
+// A row goes by blocks: one whose elements do not beat the best so far is filled with it.
+enum { BLOCK = 16 };
 
 // Elements of type T are compared as C, and states are kept as S.
 #define EXTREME_LEAVES(NAME, T, C, S, LOAD, STORE, BEATS)                                         \
-  PLAIT_INLINE void NAME##_lines(const struct scan_part *part, int64_t k, int lines, bool both) { \
-    const struct scan_part p = *part;                                                             \
-    S *best = (S *)p.s.a + k;                                                                     \
-    int64_t *where = (int64_t *)p.s.b + k, w[LINES];                                              \
-    C a[LINES];                                                                                   \
-    for (int l = 0; l < lines; l++) a[l] = (C)best[l], w[l] = where[l];                           \
-    for (int64_t i = 0; i < p.n; i++) {                                                           \
-      for (int l = 0; l < lines; l++) {                                                           \
-        C x = (C)LOAD(((const T *)p.in)[(k + l) * p.in_line + i * p.in_stride]);                  \
-        bool take = (w[l] < 0) | BEATS(x, a[l]);                                                  \
-        a[l] = take ? x : a[l];                                                                   \
-        w[l] ^= (w[l] ^ (p.at + i)) & -(int64_t)take;                                             \
-        int64_t to = (k + l) * p.out_line + i * p.out_stride;                                     \
-        if (both || p.out != NULL) ((T *)p.out)[to] = (T)STORE(a[l]);                             \
-        if (both || p.index != NULL) p.index[to] = w[l];                                          \
-      }                                                                                           \
+  PLAIT_INLINE bool NAME##_beaten(const T *in, C a) {                                             \
+    int any = 0;                                                                                  \
+    _Pragma("omp simd reduction(|:any)") for (int j = 0; j < BLOCK; j++) {                        \
+      C x = (C)LOAD(in[j]);                                                                       \
+      any |= BEATS(x, a);                                                                         \
     }                                                                                             \
-    for (int l = 0; l < lines; l++) best[l] = (S)a[l], where[l] = w[l];                           \
+    return any != 0;                                                                              \
   }                                                                                               \
-  static void NAME##_rows(const struct scan_part *p) {                                            \
-    bool both = p->out != NULL && p->index != NULL;                                               \
-    int64_t k = 0;                                                                                \
-    for (; both && k + LINES <= p->lines; k += LINES) NAME##_lines(p, k, LINES, true);            \
-    for (; k < p->lines; k++) NAME##_lines(p, k, 1, false);                                       \
+  PLAIT_CLONES static void NAME##_rows(const struct scan_part *part) {                            \
+    const struct scan_part p = *part;                                                             \
+    bool blocks = p.out != NULL && p.index != NULL && p.in_stride == 1 && p.out_stride == 1;      \
+    for (int64_t k = 0; k < p.lines; k++) {                                                       \
+      const T *in = (const T *)p.in + k * p.in_line;                                              \
+      T *out = p.out == NULL ? NULL : (T *)p.out + k * p.out_line;                                \
+      int64_t *index = p.index == NULL ? NULL : p.index + k * p.out_line;                         \
+      C a = (C)((S *)p.s.a)[k];                                                                   \
+      int64_t w = ((int64_t *)p.s.b)[k];                                                          \
+      for (int64_t first = 0; first < p.n; first += BLOCK) {                                      \
+        int64_t n = p.n - first < BLOCK ? p.n - first : BLOCK;                                    \
+        if (blocks && n == BLOCK && w >= 0 && !NAME##_beaten(in + first, a)) {                    \
+          for (int j = 0; j < BLOCK; j++) out[first + j] = (T)STORE(a);                           \
+          for (int j = 0; j < BLOCK; j++) index[first + j] = w;                                   \
+          continue;                                                                               \
+        }                                                                                         \
+        for (int64_t i = first; i < first + n; i++) {                                             \
+          C x = (C)LOAD(in[i * p.in_stride]);                                                     \
+          bool take = (w < 0) | BEATS(x, a);                                                      \
+          a = take ? x : a;                                                                       \
+          w ^= (w ^ (p.at + i)) & -(int64_t)take;                                                 \
+          if (out != NULL) out[i * p.out_stride] = (T)STORE(a);                                   \
+          if (index != NULL) index[i * p.out_stride] = w;                                         \
+        }                                                                                         \
+      }                                                                                           \
+      ((S *)p.s.a)[k] = (S)a, ((int64_t *)p.s.b)[k] = w;                                          \
+    }                                                                                             \
   }                                                                                               \
   PLAIT_CLONES static void NAME##_columns(const struct scan_part *p) {                            \
     C acc[SCAN_WIDTH];                                                                            \

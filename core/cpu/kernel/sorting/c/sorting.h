@@ -42,8 +42,8 @@ void plaitk_sorting_run(plait_pool *pool, const struct plaitk_sorting *s);
 struct plaitk_unique {
   const void *in;
   void *values;
-  int64_t *inverse; // for each element the index of its value
-  int64_t *counts;
+  int64_t *inverse; // for each element the index of its value, or NULL
+  int64_t *counts;  // or NULL
   int64_t *total;   // number of values
   void *scratch;
   int32_t dtype;

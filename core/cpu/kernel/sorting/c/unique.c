@@ -24,7 +24,7 @@ int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
 }
 
 // neighbours writes the elements that differ from their predecessors. Every element is written where the next result goes,
-// and stays there if it is one, so that the loop has no branch. Until the end, counts has the positions of results.
+// and stays there if it is one, so that the loop has no branch. Until the end, counts, if any, has the positions of results.
 static void neighbours(const struct plaitk_unique *u) {
   const bool floats = plait_is_float(u->dtype);
   const uint64_t nan = key_nan(u->dtype);
@@ -38,9 +38,9 @@ static void neighbours(const struct plaitk_unique *u) {
       const T v = x[i];                                                      \
       const uint64_t key = key_##NAME(v);                                    \
       values[results] = v;                                                   \
-      counts[results] = i;                                                   \
+      if (counts != NULL) counts[results] = i;                               \
       results += (int64_t)((key != last) | (floats & (key == nan)));         \
-      inverse[i] = results - 1;                                              \
+      if (inverse != NULL) inverse[i] = results - 1;                         \
       last = key;                                                            \
     }                                                                        \
     break;                                                                   \
@@ -50,7 +50,7 @@ static void neighbours(const struct plaitk_unique *u) {
     KEY_EACH_WIDE(EACH)
   }
 #undef EACH
-  for (int64_t r = 0; r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : n) - counts[r];
+  for (int64_t r = 0; counts != NULL && r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : n) - counts[r];
   *u->total = results;
 }
 
@@ -105,10 +105,11 @@ void plaitk_sorting_unique_rows(const struct plaitk_unique *u, int64_t width) {
     if (i > 0) compare(u, width, order[i], order[i - 1], &same);
     if (!same) {
       values[results] = order[i];
-      u->counts[results++] = 0;
+      if (u->counts != NULL) u->counts[results] = 0;
+      results++;
     }
-    u->counts[results - 1]++;
-    u->inverse[order[i]] = results - 1;
+    if (u->counts != NULL) u->counts[results - 1]++;
+    if (u->inverse != NULL) u->inverse[order[i]] = results - 1;
   }
   *u->total = results;
 }

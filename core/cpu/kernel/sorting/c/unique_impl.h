@@ -15,10 +15,11 @@ static void F(unique)(plait_pool *pool, const struct plaitk_unique *u) {
     bool nan = plait_is_float(u->dtype) && key == key_nan(u->dtype);
     if (i == 0 || nan || key != PASTE(E, _key)(a[i - 1])) {
       take(u, index, results);
-      u->counts[results++] = 0;
+      if (u->counts != NULL) u->counts[results] = 0;
+      results++;
     }
-    u->counts[results - 1]++;
-    u->inverse[index] = results - 1;
+    if (u->counts != NULL) u->counts[results - 1]++;
+    if (u->inverse != NULL) u->inverse[index] = results - 1;
   }
   *u->total = results;
 }
