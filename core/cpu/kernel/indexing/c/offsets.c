@@ -21,6 +21,7 @@ enum { CHUNK = 1 << 14 };
                                        int64_t size, bool wrap, int64_t stride, int64_t along) {                      \
     const T *x = (const T *)index;                                                                                    \
     if (add) return offsets_loop_##T(offsets, true, x, step, n, size, wrap, stride, along);                           \
+    if (step == 1 && stride == 1 && along == 0) return offsets_loop_##T(offsets, false, x, 1, n, size, wrap, 1, 0);   \
     if (step == 1) return offsets_loop_##T(offsets, false, x, 1, n, size, wrap, stride, along);                       \
     return offsets_loop_##T(offsets, false, x, step, n, size, wrap, stride, along);                                   \
   }

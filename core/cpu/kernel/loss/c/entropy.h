@@ -248,15 +248,21 @@ PLAIT_CLONES static void FN(entropy_block_grad)(struct job *j, int64_t batch, in
 
 static void FN(nll_samples)(struct job *j, int64_t first, int64_t last) {
   const struct plaitk_loss *p = j->p;
+  int64_t inner = p->inner, column = first % inner;
+  const T *x = (const T *)p->x + first / inner * p->classes * inner;
+  const ACC *weight = j->weight;
+  const int64_t *target = p->target;
+  double *losses = j->losses, *shares = j->shares;
   for (int64_t i = first; i < last; i++) {
-    int64_t y = p->target[i], batch = p->inner == 1 ? i : i / p->inner;
+    int64_t y = target[i];
     double loss = 0, share = 0;
     if (target_is_class(j, i, y)) {
-      share = j->weight ? (double)((const ACC *)j->weight)[y] : 1;
-      loss = -share * (double)LOAD(((const T *)p->x)[(batch * (p->classes - 1) + y) * p->inner + i]);
+      share = weight ? (double)weight[y] : 1;
+      loss = -share * (double)LOAD(x[y * inner + column]);
     }
-    j->losses[i] = loss;
-    j->shares[i] = share;
+    losses[i] = loss;
+    shares[i] = share;
+    if (++column == inner) column = 0, x += p->classes * inner;
   }
 }
 

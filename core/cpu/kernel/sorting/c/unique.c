@@ -26,7 +26,6 @@ int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
 // neighbours writes the elements that differ from their predecessors. Every element is written where the next result goes,
 // and stays there if it is one, so that the loop has no branch. Until the end, counts, if any, has the positions of results.
 static void neighbours(const struct plaitk_unique *u) {
-  const bool floats = plait_is_float(u->dtype);
   const uint64_t nan = key_nan(u->dtype);
   int64_t results = 0, n = u->n, *counts = u->counts, *inverse = u->inverse;
 #define EACH(NAME, T)                                                        \
@@ -34,22 +33,29 @@ static void neighbours(const struct plaitk_unique *u) {
     const T *x = u->in;                                                      \
     T *values = u->values;                                                   \
     uint64_t last = ~(uint64_t)key_##NAME(x[0]);                             \
-    for (int64_t i = 0; i < n; i++) {                                        \
-      const T v = x[i];                                                      \
-      const uint64_t key = key_##NAME(v);                                    \
-      values[results] = v;                                                   \
-      if (counts != NULL) counts[results] = i;                               \
-      results += (int64_t)((key != last) | (floats & (key == nan)));         \
-      if (inverse != NULL) inverse[i] = results - 1;                         \
-      last = key;                                                            \
+    if (plait_is_float(u->dtype)) {                                          \
+      WALK(NAME, T, key == nan)                                              \
+    } else {                                                                 \
+      WALK(NAME, T, false)                                                   \
     }                                                                        \
     break;                                                                   \
+  }
+#define WALK(NAME, T, ALONE)                                                 \
+  for (int64_t i = 0; i < n; i++) {                                          \
+    const T v = x[i];                                                        \
+    const uint64_t key = key_##NAME(v);                                      \
+    values[results] = v;                                                     \
+    if (counts != NULL) counts[results] = i;                                 \
+    results += (int64_t)((key != last) | (ALONE));                           \
+    if (inverse != NULL) inverse[i] = results - 1;                           \
+    last = key;                                                              \
   }
   switch (u->dtype) {
     KEY_EACH_PACKED(EACH)
     KEY_EACH_WIDE(EACH)
   }
 #undef EACH
+#undef WALK
   for (int64_t r = 0; counts != NULL && r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : n) - counts[r];
   *u->total = results;
 }
