@@ -16,6 +16,7 @@ type offer struct {
 	id     int64
 	thread uintptr
 	name   string // of the operation
+	inputs []*core.Storage
 	to     *core.Tensor
 	taken  bool
 }
@@ -46,6 +47,11 @@ func OfferOut(name string, t *core.Tensor, inputs ...*core.Tensor) int64 {
 		return 0
 	}
 	o := &offer{thread: core.CurrentThread(), name: name, to: t}
+	for _, x := range inputs {
+		if x != nil && !x.IsNumber() {
+			o.inputs = append(o.inputs, x.Storage())
+		}
+	}
 	offers.Lock()
 	defer offers.Unlock()
 	offers.last++
@@ -82,6 +88,11 @@ func lastOffer() *offer {
 	return nil
 }
 
+// isFor reports whether the offer is to an operation with these inputs: others of its name may run before, as in a finalizer of Python's.
+func (o *offer) isFor(in []*core.Tensor) bool {
+	return len(o.inputs) == 0 || slices.ContainsFunc(in, func(x *core.Tensor) bool { return slices.Contains(o.inputs, x.Storage()) })
+}
+
 // inPlaceOf reports whether the elements of x lie where those of t lie.
 func inPlaceOf(x, t *core.Tensor) bool {
 	return x.Storage() == t.Storage() && x.Offset() == t.Offset() && x.DType() == t.DType() && x.SameLayout(t)
@@ -89,7 +100,7 @@ func inPlaceOf(x, t *core.Tensor) bool {
 
 // outOfEach is out for an operation on the elements of its inputs, which writes each after it has read those in its place: it takes an offer.
 func (op *opContext) outOfEach(name string, d core.DType, shape []int, in []*core.Tensor) *core.Tensor {
-	return op.outOf(name, d, shape, func(t *core.Tensor) bool {
+	return op.outOf(name, d, shape, in, func(t *core.Tensor) bool {
 		return !slices.ContainsFunc(in, func(x *core.Tensor) bool {
 			return !x.IsNumber() && x.Storage() == t.Storage() && !inPlaceOf(x, t)
 		})
@@ -99,7 +110,7 @@ func (op *opContext) outOfEach(name string, d core.DType, shape []int, in []*cor
 // outApart is out for an operation whose kernel may read its inputs after it has begun to write: it takes an offer of other memory than
 // theirs, which is all of its storage as new memory is.
 func (op *opContext) outApart(d core.DType, shape []int, in ...*core.Tensor) *core.Tensor {
-	return op.outOf(op.name, d, shape, func(t *core.Tensor) bool {
+	return op.outOf(op.name, d, shape, in, func(t *core.Tensor) bool {
 		s := t.Storage()
 		shares := func(x *core.Tensor) bool { return !x.IsNumber() && x.Storage() == s }
 		return t.Offset() == 0 && s.Size() == t.Numel()*d.Size() && uintptr(s.Memory().Ptr)%outAlignment == 0 && !slices.ContainsFunc(in, shares)
@@ -107,12 +118,12 @@ func (op *opContext) outApart(d core.DType, shape []int, in ...*core.Tensor) *co
 }
 
 // outOf is out, or the memory offered to the operation if it is of the dtype and shape and fits.
-func (op *opContext) outOf(name string, d core.DType, shape []int, fits func(t *core.Tensor) bool) *core.Tensor {
+func (op *opContext) outOf(name string, d core.DType, shape []int, in []*core.Tensor, fits func(t *core.Tensor) bool) *core.Tensor {
 	if offers.open.Load() == 0 || op.err != nil || op.grad || op.forward != nil {
 		return op.out(d, shape)
 	}
 	o := lastOffer()
-	if o == nil || o.taken || o.name != name || o.to.DType() != d || o.to.Device() != op.stream.Device() || !slices.Equal(o.to.Shape(), shape) || !fits(o.to) {
+	if o == nil || o.taken || o.name != name || !o.isFor(in) || o.to.DType() != d || o.to.Device() != op.stream.Device() || !slices.Equal(o.to.Shape(), shape) || !fits(o.to) {
 		return op.out(d, shape)
 	}
 	o.taken, op.target = true, o.to.Storage()

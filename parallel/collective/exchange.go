@@ -39,11 +39,12 @@ type exchange struct {
 	ran      core.Event  // the steps of this process have run; nil before the launch
 	all      core.Event  // so have those of others
 	known    atomic.Bool // whether the outputs are valid
+	since    time.Time   // this process's tensors are ready; it began before that
 }
 
 // exchange carries out the job.
 func (j *wireJob) exchange() {
-	x := &exchange{wireJob: j, call: j.ownCalls()[0], slots: map[int]slot{}}
+	x := &exchange{wireJob: j, call: j.ownCalls()[0], slots: map[int]slot{}, since: time.Now()}
 	x.device = j.rendezvous.world.sharing.device(x.call.stream.Device())
 	for process, p := range j.peers {
 		if p.sends+p.receives > 0 {
@@ -205,16 +206,13 @@ func (x *exchange) await(e core.Event) {
 	if e == nil {
 		return
 	}
-	limit, since := x.timeout(), time.Now()
+	limit := x.timeout()
 	for !e.WaitFor(raisePause) {
 		var words []core.Signal
-		var silent []int
 		x.mu.Lock()
 		for process, s := range x.slots {
 			if x.peers[process].hasEnded {
 				words = append(words, s.ready(), s.done())
-			} else {
-				silent = append(silent, process)
 			}
 		}
 		x.mu.Unlock()
@@ -222,16 +220,26 @@ func (x *exchange) await(e core.Event) {
 			x.device.RaiseSignals(words...)
 		}
 		if len(x.waits()) > 0 {
-			since = time.Now()
-		} else if time.Since(since) > limit {
-			for _, process := range silent {
-				x.giveUp(process, limit)
+			x.since = time.Now()
+		} else if time.Since(x.since) > limit {
+			for _, process := range x.partners {
+				x.giveUpUnlessEnded(process, limit)
 			}
 		}
 	}
 }
 
-func (x *exchange) giveUp(process int, limit time.Duration) {
+// lastWords is how long a process waits at least for what partners say at the end: they may have become ready at the last moment.
+const lastWords = time.Second
+
+// giveUpUnlessEnded loses a partner that has not ended.
+func (x *exchange) giveUpUnlessEnded(process int, limit time.Duration) {
+	x.mu.Lock()
+	ended := x.peers[process].hasEnded
+	x.mu.Unlock()
+	if ended {
+		return
+	}
 	x.rendezvous.world.lose(process, core.Errorf(core.DistributedError, "", "its tensors for %s were not ready within %v", x.label, limit))
 }
 
@@ -256,14 +264,20 @@ func (x *exchange) tellEnded() {
 		x.rendezvous.world.post(process, w)
 	}
 	limit := x.timeout()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	over := time.NewTimer(max(limit-time.Since(x.since), lastWords))
+	defer over.Stop()
+	late := false
 	for _, process := range x.partners {
 		p := x.peers[process]
-		select {
-		case <-p.ended:
-		case <-timer.C:
-			x.giveUp(process, limit)
+		if !late {
+			select {
+			case <-p.ended:
+			case <-over.C:
+				late = true
+			}
+		}
+		if late {
+			x.giveUpUnlessEnded(process, limit)
 			<-p.ended
 		}
 		if p.failure != nil {
