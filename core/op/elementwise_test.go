@@ -126,6 +126,31 @@ func TestEdgesOfFloats(t *testing.T) {
 	same([]float64{0, nan}, Xlogy(Zeros(2), core.FromSlice([]float32{0, float32(nan)}, 2)))
 }
 
+// Results of float64 are the same whatever stands beside their arguments, and near those of Go.
+func TestCircularFunctionsOfFloat64(t *testing.T) {
+	x := make([]float64, 1001)
+	for i := range x {
+		x[i] = 0.037*float64(i) - 11
+	}
+	for _, f := range []struct {
+		name string
+		op   func(*core.Tensor) *core.Tensor
+		want func(float64) float64
+	}{
+		{"sin", Sin, math.Sin}, {"cos", Cos, math.Cos}, {"tan", Tan, math.Tan}, {"atan", Atan, math.Atan},
+		{"asin", func(x *core.Tensor) *core.Tensor { return Asin(Mul(x, core.Num(0.03))) }, func(x float64) float64 { return math.Asin(x * 0.03) }},
+		{"acos", func(x *core.Tensor) *core.Tensor { return Acos(Mul(x, core.Num(0.03))) }, func(x float64) float64 { return math.Acos(x * 0.03) }},
+	} {
+		got := values(t, f.op(core.FromSlice(x, len(x))))
+		for i, y := range got {
+			require.InEpsilon(t, f.want(x[i]), y, 1e-13, "%s(%v)", f.name, x[i])
+		}
+		for _, far := range []float64{1e9, math.Inf(1), math.NaN()} {
+			require.Equal(t, got[3:], values(t, f.op(core.FromSlice(append([]float64{far}, x[3:]...), len(x)-2)))[1:], f.name)
+		}
+	}
+}
+
 // Derivatives are differentiated again through the operations that their functions stand for.
 func TestEveryFunctionIsAnOperation(t *testing.T) {
 	for _, f := range expr.Functions() {

@@ -229,11 +229,11 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 	if len(near) > 0 {
 		var tests []string
 		for _, c := range near {
-			if test := "far |= " + c.FarC() + ";"; !slices.Contains(tests, test) {
+			if test := "far |= " + c.FarC(t) + ";"; !slices.Contains(tests, test) {
 				tests = append(tests, test)
 			}
 		}
-		fmt.Fprintln(&b, "  uint32_t far = 0;")
+		fmt.Fprintf(&b, "  uint%d_t far = 0;\n", map[expr.Type]int{expr.F32: 32, expr.F64: 64}[t])
 		loop(&b, "  ", simd+" reduction(| : far)", strings.Join(tests, "\n"))
 		fmt.Fprintln(&b, "  if (far == 0) {")
 		loop(&b, "    ", simd, checked.NearC(t, emit))

@@ -13,6 +13,8 @@ type Func struct {
 	level  int    // of an operator: how tightly it binds
 	vmath  bool   // its C function is plait_vmath.h's
 	far    string // of a C function that has a faster one for near arguments: the test of those that are not
+	far64  bool   // that one is there for float64, too
+	wide   bool   // its C function for float64 has no branches, as that for float32
 	float  func(a []float64) float64
 	int    func(a []int64) int64
 }
@@ -101,6 +103,12 @@ func near(far string, f *Func) *Func {
 	return f
 }
 
+// near64 does so for float64, too.
+func near64(far string, f *Func) *Func {
+	f.far64 = true
+	return near(far, f)
+}
+
 func ints(name, op string, i func(a []int64) int64, arity int) *Func {
 	return &Func{Name: name, Op: op, Domain: Ints, args: kinds(Number, arity), int: i}
 }
@@ -115,6 +123,12 @@ func vector(name string, f func(float64) float64) *Func {
 
 func vector2(name string, f func(a, b float64) float64) *Func {
 	return &Func{Name: name, Op: name, Domain: Floats, args: kinds(Number, 2), vmath: true, float: f2(f)}
+}
+
+// wide gives f, whose C function for float64 has no branches, as that for float32.
+func wide(f *Func) *Func {
+	f.wide = true
+	return f
 }
 
 func test(name string, f func(float64) bool) *Func {
@@ -200,23 +214,23 @@ var table = []*Func{
 	test("isnan", math.IsNaN),
 	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
 
-	vector("exp", math.Exp),
+	wide(vector("exp", math.Exp)),
 	vector("exp2", math.Exp2),
 	vector("expm1", math.Expm1),
-	vector("log", math.Log),
+	wide(vector("log", math.Log)),
 	vector("log2", math.Log2),
 	vector("log10", math.Log10),
 	vector("log1p", math.Log1p),
-	near("trig", vector("sin", math.Sin)),
-	near("trig", vector("cos", math.Cos)),
-	near("trig", vector("tan", math.Tan)),
-	vector("asin", math.Asin),
-	vector("acos", math.Acos),
-	vector("atan", math.Atan),
-	vector2("atan2", math.Atan2),
+	near64("trig", vector("sin", math.Sin)),
+	near64("trig", vector("cos", math.Cos)),
+	near64("trig", vector("tan", math.Tan)),
+	wide(vector("asin", math.Asin)),
+	wide(vector("acos", math.Acos)),
+	wide(vector("atan", math.Atan)),
+	wide(vector2("atan2", math.Atan2)),
 	vector("sinh", math.Sinh),
 	vector("cosh", math.Cosh),
-	vector("tanh", math.Tanh),
+	wide(vector("tanh", math.Tanh)),
 	vector("asinh", math.Asinh),
 	vector("acosh", math.Acosh),
 	vector("atanh", math.Atanh),
@@ -225,5 +239,5 @@ var table = []*Func{
 	vector("erfinv", math.Erfinv),
 	vector("lgamma", lgamma),
 	vector("digamma", digamma),
-	vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }),
+	wide(vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })),
 }

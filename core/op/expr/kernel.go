@@ -100,14 +100,15 @@ func (p *Program) Divisors() []Expr {
 	return divisors
 }
 
-// Near returns the calls of functions that have a faster C function for near arguments, if there is one for all of them: in float32,
-// where their arguments are variables that the program does not assign.
+// Near returns the calls of functions that have a faster C function for near arguments in t, if there is one for all of them: where
+// their arguments are variables that the program does not assign.
 func (p *Program) Near(t Type) []*Call {
 	var calls []*Call
-	all, free := t == F32, p.Free()
+	all, free := t.Float(), p.Free()
 	p.Walk(func(e Expr) {
 		if c, ok := e.(*Call); ok && c.Fn.far != "" {
 			calls = append(calls, c)
+			all = all && (t == F32 || c.Fn.far64)
 			for _, a := range c.Args {
 				v, ok := a.(*Var)
 				all = all && ok && slices.Contains(free, v.Name)
@@ -124,7 +125,7 @@ func (p *Program) Near(t Type) []*Call {
 func (p *Program) Cheap() bool {
 	yes := p.Vectorises(F64)
 	p.Walk(func(e Expr) {
-		if c, ok := e.(*Call); ok && (c.Fn.vmath || slices.Contains([]string{"exp", "log", "sigmoid", "tanh", "hypot"}, c.Fn.Name)) {
+		if c, ok := e.(*Call); ok && (c.Fn.vmath || c.Fn.Name == "hypot") {
 			yes = false
 		}
 	})
@@ -143,11 +144,10 @@ func (p *Program) Vectorises(t Type) bool {
 		switch c.Fn.Name {
 		case "gcd", "zeta", "trunc_divide":
 			yes = false
-		case "exp", "log", "sigmoid", "tanh":
 		case "hypot":
 			yes = yes && t == F32
 		default:
-			yes = yes && (!c.Fn.vmath || t == F32)
+			yes = yes && (!c.Fn.vmath || c.Fn.wide || t == F32)
 		}
 	})
 	return yes

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -142,21 +143,28 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestNear(t *testing.T) {
-	for _, c := range []struct{ src, far, want string }{
-		{"y*sin(x)", "trigf(x_)", "out = y_ * plait_vm_near_sinf(x_);"},
-		{"sin(x) + fmod(x, y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);"},
-		{"pow(x, y)", "powf(x_, y_)", "out = plait_vm_near_powf(x_, y_);"},
-		{"zeta(x, y)", "zetaf(x_, y_)", "out = plait_vm_near_zetaf(x_, y_);"},
+	for _, c := range []struct{ src, far, want, want64 string }{
+		{"y*sin(x)", "trigf(x_)", "out = y_ * plait_vm_near_sinf(x_);", "out = y_ * plait_vm_near_sin(x_);"},
+		{"y*tan(x)", "trigf(x_)", "out = y_ * plait_vm_near_tanf(x_);", "out = y_ * plait_vm_near_tan(x_);"},
+		{"sin(x) + fmod(x, y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);", ""},
+		{"pow(x, y)", "powf(x_, y_)", "out = plait_vm_near_powf(x_, y_);", ""},
+		{"zeta(x, y)", "zetaf(x_, y_)", "out = plait_vm_near_zetaf(x_, y_);", ""},
 		{src: "sin(2*x)"}, {src: "t = x + y; cos(t) + cos(x)"}, {src: "exp(x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
 	} {
 		p := parse(t, c.src)
-		require.Empty(t, p.Near(F64))
 		calls := p.Near(F32)
 		if c.want == "" {
 			require.Empty(t, calls, c.src)
 			continue
 		}
-		require.Equal(t, "plait_vm_far_"+c.far, calls[0].FarC())
-		require.Equal(t, c.want, p.NearC(F32, func(_ int, v string) string { return "out = " + v + ";" }))
+		require.Equal(t, "plait_vm_far_"+c.far, calls[0].FarC(F32))
+		emit := func(_ int, v string) string { return "out = " + v + ";" }
+		require.Equal(t, c.want, p.NearC(F32, emit))
+		if calls = p.Near(F64); c.want64 == "" {
+			require.Empty(t, calls, c.src)
+			continue
+		}
+		require.Equal(t, "plait_vm_far_"+strings.Replace(c.far, "f(", "(", 1), calls[0].FarC(F64))
+		require.Equal(t, c.want64, p.NearC(F64, emit))
 	}
 }

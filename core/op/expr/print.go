@@ -117,10 +117,8 @@ func cDialect(t Type) *dialect {
 		switch {
 		case f.Name == "where":
 			return "($1 ? $2 : $3)"
-		case f.vmath && t == F32:
-			return "plait_vm_" + f.Name + "f"
-		case f.vmath && t == F64:
-			return "plait_vm_" + f.Name
+		case f.vmath && t.Float():
+			return "plait_vm_" + f.Name + suffix(t)
 		}
 		return "ew_" + f.Name + "_" + t.String()
 	}
@@ -140,20 +138,23 @@ func (p *Program) NearC(t Type, emit func(i int, value string) string) string {
 	form := d.form
 	d.form = func(f *Func) string {
 		if f.far != "" {
-			return "plait_vm_near_" + f.Name + "f"
+			return "plait_vm_near_" + f.Name + suffix(t)
 		}
 		return form(f)
 	}
 	return p.c(t, d, emit)
 }
 
-// FarC returns a C expression that is not 0 where arguments of a call that [Program.Near] returned are not near.
-func (c *Call) FarC() string {
+// suffix returns what the names of plait_vmath.h's functions end in.
+func suffix(t Type) string { return map[Type]string{F32: "f"}[t] }
+
+// FarC returns a C expression that is not 0 where arguments of a call that [Program.Near] returned for t are not near.
+func (c *Call) FarC(t Type) string {
 	names := make([]string, len(c.Args))
 	for i, a := range c.Args {
 		names[i] = underscored(a.(*Var).Name)
 	}
-	return "plait_vm_far_" + c.Fn.far + "f(" + strings.Join(names, ", ") + ")"
+	return "plait_vm_far_" + c.Fn.far + suffix(t) + "(" + strings.Join(names, ", ") + ")"
 }
 
 func (p *Program) c(t Type, d *dialect, emit func(i int, value string) string) string {

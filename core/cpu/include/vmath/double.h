@@ -2,6 +2,7 @@
 #ifndef PLAIT_VMATH_DOUBLE_H
 #define PLAIT_VMATH_DOUBLE_H
 
+#include "double_trig.h"
 #include "erf.h"
 
 #define PLAIT_VM_LIBM(name, call) \
@@ -11,12 +12,6 @@ PLAIT_VM_LIBM(expm1, expm1)
 PLAIT_VM_LIBM(log1p, log1p)
 PLAIT_VM_LIBM(log2, log2)
 PLAIT_VM_LIBM(log10, log10)
-PLAIT_VM_LIBM(sin, sin)
-PLAIT_VM_LIBM(cos, cos)
-PLAIT_VM_LIBM(tan, tan)
-PLAIT_VM_LIBM(asin, asin)
-PLAIT_VM_LIBM(acos, acos)
-PLAIT_VM_LIBM(atan, atan)
 PLAIT_VM_LIBM(sinh, sinh)
 PLAIT_VM_LIBM(cosh, cosh)
 PLAIT_VM_LIBM(asinh, asinh)
@@ -32,7 +27,6 @@ PLAIT_VM_LIBM(round, nearbyint)
 #undef PLAIT_VM_LIBM
 
 PLAIT_INLINE double plait_vm_pow(double x, double y) { return pow(x, y); }
-PLAIT_INLINE double plait_vm_atan2(double y, double x) { return atan2(y, x); }
 PLAIT_INLINE double plait_vm_fmod(double x, double y) { return fmod(x, y); }
 
 PLAIT_INLINE double plait_vm_rsqrt(double x) { return 1.0 / sqrt(x); }

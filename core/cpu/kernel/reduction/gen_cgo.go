@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb496da27
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb1292322
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

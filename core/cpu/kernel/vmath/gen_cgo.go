@@ -3,7 +3,7 @@
 package vmath
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5190cbcd
+#cgo CFLAGS: -DPLAIT_HEADERS=0xbbb6928a
 #cgo noescape plaitk_vmath_apply
 #cgo nocallback plaitk_vmath_apply
 #cgo noescape plaitk_vmath_double

@@ -69,32 +69,34 @@ func Worst(got []float32, want []float64, slack float64) (ulp float64, at int) {
 
 // A DoubleFunction is a function that also vectorises for float64.
 type DoubleFunction struct {
-	Name  string
-	index C.int
+	Name      string
+	Arguments int
+	index     C.int
 }
 
 // DoubleFunctions returns all of these, in the header's order.
 func DoubleFunctions() []DoubleFunction {
 	var fs []DoubleFunction
 	for i := C.int(0); ; i++ {
-		name := C.plaitk_vmath_double_name(i)
+		var arguments C.int
+		name := C.plaitk_vmath_double_name(i, &arguments)
 		if name == nil {
 			return fs
 		}
-		fs = append(fs, DoubleFunction{C.GoString(name), i})
+		fs = append(fs, DoubleFunction{C.GoString(name), int(arguments), i})
 	}
 }
 
-// Apply computes y[i] = f(a[i]) in float64. The slices have one length.
-func (f DoubleFunction) Apply(v Variant, y, a []float64) {
-	C.plaitk_vmath_double_apply(f.index, C.int(v), doubles(y), doubles(a), C.int64_t(len(y)))
+// Apply computes y[i] = f(a[i]) or f(a[i], b[i]) in float64. The slices have one length; b is nil for one argument.
+func (f DoubleFunction) Apply(v Variant, y, a, b []float64) {
+	C.plaitk_vmath_double_apply(f.index, C.int(v), doubles(y), doubles(a), doubles(b), C.int64_t(len(y)))
 }
 
-// Worst returns the largest error of got = f(a) in ulp, measured against C's long double, and its position. The error
+// Worst returns the largest error of got = f(a) or f(a, b) in ulp, measured against C's long double, and its position. The error
 // is infinite for a wrong NaN, infinity or sign.
-func (f DoubleFunction) Worst(got, a []float64) (ulp float64, at int) {
+func (f DoubleFunction) Worst(got, a, b []float64) (ulp float64, at int) {
 	var i C.int64_t
-	e := C.plaitk_vmath_double_worst(f.index, doubles(got), doubles(a), C.int64_t(len(got)), &i)
+	e := C.plaitk_vmath_double_worst(f.index, doubles(got), doubles(a), doubles(b), C.int64_t(len(got)), &i)
 	return float64(e), int(i)
 }
 

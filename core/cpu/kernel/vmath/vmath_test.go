@@ -167,37 +167,66 @@ func TestRemainders(t *testing.T) {
 }
 
 // doubleBounds are the float64 errors in ulp that the header states.
-var doubleBounds = map[string]float64{"exp": 0.8, "log": 1, "sigmoid": 2.5, "tanh": 2.5}
+var doubleBounds = map[string]float64{
+	"exp": 0.8, "log": 1, "sigmoid": 2.5, "tanh": 2.5, "sin": 0.52, "cos": 0.52, "tan": 0.54, "asin": 0.66, "acos": 0.65, "atan": 0.53, "atan2": 0.55,
+}
 
 func TestDoubleAccuracy(t *testing.T) {
 	edges := []float64{
 		0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat64, -math.MaxFloat64, math.SmallestNonzeroFloat64,
 		-math.SmallestNonzeroFloat64, 0x1p-1022, 0x1.fffffffffffffp-1023, 1, -1, 709.782712893384, 709.7827128933841, -708.3964185322641, -745.1332191019411,
 		-745.1332191019412, -746, -1000, 1000, math.Sqrt2, math.Sqrt2 / 2, math.Ln2 / 2, -math.Ln2 / 2,
+		0.5, -0.5, 1 - 0x1p-53, 0x1p-53 - 1, 0x1p20, 0x1p20 - 0x1p-33, math.Pi / 8, math.Sqrt2 - 1, math.Sqrt2 + 1, 1e22,
 	}
-	ranges := [][2]float64{{-750, 715}, {-745.2, -708}, {-1, 1}, {-1e-5, 1e-5}, {0.5, 2}, {0.99, 1.01}, {709, 710}, {0, 1e-307}, {-23, 23}}
+	ranges := [][2]float64{{-750, 715}, {-745.2, -708}, {-1, 1}, {-1e-5, 1e-5}, {0.5, 2}, {0.99, 1.01}, {709, 710}, {0, 1e-307}, {-23, 23}, {-0.51, -0.49}, {-1e6, 1e6}}
 	for _, f := range DoubleFunctions() {
 		t.Run(f.Name, func(t *testing.T) {
 			require.Contains(t, doubleBounds, f.Name)
+			rng, bound := rand.New(rand.NewPCG(1, 2)), doubleBounds[f.Name]
 			check := func(a []float64) {
-				got := make([]float64, len(a))
+				got, part, b := make([]float64, len(a)), make([]float64, 7), []float64(nil)
+				if f.Arguments == 2 {
+					b = make([]float64, len(a))
+					for i := range b {
+						b[i] = a[rng.IntN(len(a))]
+					}
+				}
 				for _, v := range variants {
-					if v.Supported() {
-						f.Apply(v, got, a)
-						e, at := f.Worst(got, a)
-						require.LessOrEqualf(t, e, doubleBounds[f.Name], "%v(%v) = %v for %v", f.Name, a[at], got[at], v)
+					if !v.Supported() {
+						continue
+					}
+					f.Apply(v, got, a, b)
+					e, at := f.Worst(got, a, b)
+					require.LessOrEqualf(t, e, bound, "%v(%v) = %v for %v", f.Name, a[at], got[at], v)
+					// Results do not depend on the elements around them.
+					for i := 0; i+len(part) <= len(a); i += 191 {
+						f.Apply(v, part, a[i:i+len(part)], b[min(i, len(b)):min(i+len(part), len(b))])
+						for j, y := range part {
+							require.Equal(t, math.Float64bits(got[i+j]), math.Float64bits(y), "%v(%v) for %v", f.Name, a[i+j], v)
+						}
 					}
 				}
 			}
-			check(edges)
-			rng := rand.New(rand.NewPCG(1, 2))
+			for range 20 { // for two arguments, with others
+				check(edges)
+			}
 			a := make([]float64, block)
+			multiples := a[:0]
+			for n := 1; len(multiples) < block; n += 1 + n/600 { // about pi/2
+				x := float64(n) * (math.Pi / 2)
+				multiples = append(multiples, x, -x, math.Nextafter(x, 0), math.Nextafter(x, 2*x))
+			}
+			check(multiples)
 			for range 8 {
+				bound = doubleBounds[f.Name]
 				for _, r := range ranges {
 					for i := range a {
 						a[i] = r[0] + (r[1]-r[0])*rng.Float64()
 					}
 					check(a)
+				}
+				if f.Arguments == 2 {
+					bound = 1.5 // of subnormal quotients
 				}
 				for i := range a {
 					a[i] = math.Float64frombits(rng.Uint64()) // all bit patterns, including NaN and infinities
@@ -269,7 +298,7 @@ func BenchmarkFunctions(b *testing.B) {
 					a[i] = 0.01 + float64(i)*0x1p-15
 				}
 				for b.Loop() {
-					f.Apply(v, y, a)
+					f.Apply(v, y, a, a)
 				}
 				b.ReportMetric(float64(block)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "elem/ns")
 			})

@@ -1083,11 +1083,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
 }
 
 // e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; sr, si
-PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+      const double wr_ = e_ * plait_vm_near_cos(xi_);
+      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+      const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+      const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+      const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+      out0[i] = sr_;
+      out1[i] = si_;
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1202,11 +1224,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f32) {
 }
 
 // e = exp(-abs(xr)); wr = e * cos(xi); wi = where(xr < 0, 1, -1) * e * sin(xi); d = (1 + wr) * (1 + wr) + wi * wi; sr = where(xr < 0, wr * (1 + wr) + wi * wi, 1 + wr) / d; si = where(xr < 0, wi, -wi) / d; xr * sr - xi * si, xr * si + xi * sr
-PLAITK_ELEMENTWISE_LOOP(silu_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+      const double wr_ = e_ * plait_vm_near_cos(xi_);
+      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+      const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+      const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+      const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+      out0[i] = xr_ * sr_ - xi_ * si_;
+      out1[i] = xr_ * si_ + xi_ * sr_;
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];

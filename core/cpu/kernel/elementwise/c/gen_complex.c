@@ -41,10 +41,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(angle_complex_f32) {
 }
 
 // atan2(xi, xr)
-PLAITK_ELEMENTWISE_LOOP(angle_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(angle_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];

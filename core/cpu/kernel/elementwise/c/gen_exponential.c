@@ -89,11 +89,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f32) {
 }
 
 // e = exp(xr); e * cos(xi), where(xi == 0, xi, e * sin(xi))
-PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp(xr_);
+      out0[i] = e_ * plait_vm_near_cos(xi_);
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];

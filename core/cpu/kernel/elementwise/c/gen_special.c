@@ -552,9 +552,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f32) {
 }
 
 // where(x == 0, 1, where(isinf(x), 0, sin(x) / x))
-PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_near_sin(x_) / x_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_sin(x_) / x_)));
@@ -592,10 +606,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f32) {
 }
 
 // grad * where(abs(x) < 0.5, x * (-1 / 3 + x * x * (1 / 30 - x * x * (1 / 840 - x * x * (1 / 45360 - x * x * (1 / 3991680 - x * x / 518918400))))), (cos(x) - sin(x) / x) / x)
-PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_near_cos(x_) - plait_vm_near_sin(x_) / x_) / x_));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

@@ -15,9 +15,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acos_f32) {
 }
 
 // acos(x)
-PLAITK_ELEMENTWISE_LOOP(acos_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acos_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_acos(x_);
@@ -227,9 +228,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asin_f32) {
 }
 
 // asin(x)
-PLAITK_ELEMENTWISE_LOOP(asin_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asin_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_asin(x_);
@@ -447,9 +449,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_f32) {
 }
 
 // atan(x)
-PLAITK_ELEMENTWISE_LOOP(atan_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_atan(x_);
@@ -547,10 +550,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_f32) {
 }
 
 // atan2(x, y)
-PLAITK_ELEMENTWISE_LOOP(atan2_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atan2_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -748,9 +752,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f32) {
 }
 
 // cos(x)
-PLAITK_ELEMENTWISE_LOOP(cos_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_cos(x_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_cos(x_);
@@ -788,10 +806,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f32) {
 }
 
 // -grad * sin(x)
-PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = -grad_ * plait_vm_near_sin(x_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -833,11 +866,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
 }
 
 // cos(xr) * cosh(xi), where(xr == 0 || xi == 0, -xr * xi, -sin(xr) * sinh(xi))
-PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    far |= plait_vm_far_trig(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      out0[i] = plait_vm_near_cos(xr_) * plait_vm_cosh(xi_);
+      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_near_sin(xr_) * plait_vm_sinh(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -930,11 +979,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
 }
 
 // cosh(xr) * cos(xi), where(xr == 0 || xi == 0, xr * xi, sinh(xr) * sin(xi))
-PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      out0[i] = plait_vm_cosh(xr_) * plait_vm_near_cos(xi_);
+      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_near_sin(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1078,9 +1143,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f32) {
 }
 
 // sin(x)
-PLAITK_ELEMENTWISE_LOOP(sin_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_sin(x_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_sin(x_);
@@ -1118,10 +1197,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f32) {
 }
 
 // grad * cos(x)
-PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = grad_ * plait_vm_near_cos(x_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1163,11 +1257,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
 }
 
 // where(xr == 0, xr, sin(xr) * cosh(xi)), where(xi == 0, xi, cos(xr) * sinh(xi))
-PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    far |= plait_vm_far_trig(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_near_sin(xr_) * plait_vm_cosh(xi_)));
+      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_near_cos(xr_) * plait_vm_sinh(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1365,11 +1475,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
 }
 
 // where(xr == 0, xr, sinh(xr) * cos(xi)), where(xi == 0, xi, cosh(xr) * sin(xi))
-PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_near_cos(xi_)));
+      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_near_sin(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1406,9 +1532,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f32) {
 }
 
 // tan(x)
-PLAITK_ELEMENTWISE_LOOP(tan_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_trig(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_tan(x_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_tan(x_);

@@ -21,20 +21,45 @@
   }
 
 // The functions that also vectorise for doubles.
-#define DOUBLE(f) f(exp) f(log) f(sigmoid) f(tanh)
+#define DOUBLE(f) f(exp) f(log) f(sigmoid) f(tanh) f(asin) f(acos) f(atan)
+#define DOUBLE_NEAR(f) f(sin) f(cos) f(tan)
+#define DOUBLE_BINARY(f) f(atan2)
 
-#define DOUBLE_LOOP(name, suffix, target)                                                              \
-  target static void name##_double_##suffix(double *restrict y, const double *restrict a, int64_t n) { \
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name(a[i]);                  \
+#define DOUBLE_LOOP(name, suffix, target)                                                                                \
+  target static void name##_double_##suffix(double *restrict y, const double *restrict a, const double *b, int64_t n) { \
+    (void)b;                                                                                                            \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name(a[i]);                                   \
+  }
+
+// As the kernels do, it takes the function for near arguments where all are near.
+#define DOUBLE_NEAR_LOOP(name, suffix, target)                                                                           \
+  target static void name##_double_##suffix(double *restrict y, const double *restrict a, const double *b, int64_t n) { \
+    (void)b;                                                                                                            \
+    uint64_t far = 0;                                                                                                   \
+    _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < n; i++) far |= plait_vm_far_trig(a[i]);              \
+    if (far == 0) {                                                                                                     \
+      _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_near_##name(a[i]);                            \
+    } else {                                                                                                            \
+      for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name(a[i]);                                                     \
+    }                                                                                                                   \
+  }
+
+#define DOUBLE_BINARY_LOOP(name, suffix, target)                                                                                  \
+  target static void name##_double_##suffix(double *restrict y, const double *restrict a, const double *restrict b, int64_t n) { \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_##name(a[i], b[i]);                                      \
   }
 
 #define LOOP_BASE(kind, name) kind##_LOOP(name, base, )
 #define UNARY_BASE(name) LOOP_BASE(UNARY, name)
 #define BINARY_BASE(name) LOOP_BASE(BINARY, name)
 #define DOUBLE_BASE(name) LOOP_BASE(DOUBLE, name)
+#define DOUBLE_NEAR_BASE(name) LOOP_BASE(DOUBLE_NEAR, name)
+#define DOUBLE_BINARY_BASE(name) LOOP_BASE(DOUBLE_BINARY, name)
 UNARY(UNARY_BASE)
 BINARY(BINARY_BASE)
 DOUBLE(DOUBLE_BASE)
+DOUBLE_NEAR(DOUBLE_NEAR_BASE)
+DOUBLE_BINARY(DOUBLE_BINARY_BASE)
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define UNARY_V3(name) UNARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
@@ -43,12 +68,20 @@ DOUBLE(DOUBLE_BASE)
 #define BINARY_V4(name) BINARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
 #define DOUBLE_V3(name) DOUBLE_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
 #define DOUBLE_V4(name) DOUBLE_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
+#define DOUBLE_NEAR_V3(name) DOUBLE_NEAR_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
+#define DOUBLE_NEAR_V4(name) DOUBLE_NEAR_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
+#define DOUBLE_BINARY_V3(name) DOUBLE_BINARY_LOOP(name, v3, __attribute__((target("arch=x86-64-v3"))))
+#define DOUBLE_BINARY_V4(name) DOUBLE_BINARY_LOOP(name, v4, __attribute__((target("arch=x86-64-v4"))))
 UNARY(UNARY_V3)
 BINARY(BINARY_V3)
 DOUBLE(DOUBLE_V3)
+DOUBLE_NEAR(DOUBLE_NEAR_V3)
+DOUBLE_BINARY(DOUBLE_BINARY_V3)
 UNARY(UNARY_V4)
 BINARY(BINARY_V4)
 DOUBLE(DOUBLE_V4)
+DOUBLE_NEAR(DOUBLE_NEAR_V4)
+DOUBLE_BINARY(DOUBLE_BINARY_V4)
 #define VARIANTS(name) {name##_base, name##_v3, name##_v4}
 static int supported(int variant) {
   if (variant == 0) return 1;
@@ -81,18 +114,25 @@ static const struct {
 #define BINARY_ROW(name) {#name, 2, VARIANTS(name), name##_reference},
     UNARY(UNARY_ROW) BINARY(BINARY_ROW)};
 
-static long double exp_long(long double x) { return expl(x); }
-static long double log_long(long double x) { return logl(x); }
-static long double sigmoid_long(long double x) { return 1.0L / (1.0L + expl(-x)); }
-static long double tanh_long(long double x) { return tanhl(x); }
+static long double sigmoidl(long double x) { return 1.0L / (1.0L + expl(-x)); }
+
+#define DOUBLE_REFERENCE(name) \
+  static long double name##_long(long double a, long double b) { return (void)b, name##l(a); }
+#define DOUBLE_BINARY_REFERENCE(name) \
+  static long double name##_long(long double a, long double b) { return name##l(a, b); }
+DOUBLE(DOUBLE_REFERENCE)
+DOUBLE_NEAR(DOUBLE_REFERENCE)
+DOUBLE_BINARY(DOUBLE_BINARY_REFERENCE)
 
 static const struct {
   const char *name;
-  void (*variants[3])(double *, const double *, int64_t);
-  long double (*reference)(long double);
+  int arguments;
+  void (*variants[3])(double *, const double *, const double *, int64_t);
+  long double (*reference)(long double, long double);
 } doubles[] = {
-#define DOUBLE_ROW(name) {#name, VARIANTS(name##_double), name##_long},
-    DOUBLE(DOUBLE_ROW)};
+#define DOUBLE_ROW(name) {#name, 1, VARIANTS(name##_double), name##_long},
+#define DOUBLE_BINARY_ROW(name) {#name, 2, VARIANTS(name##_double), name##_long},
+    DOUBLE(DOUBLE_ROW) DOUBLE_NEAR(DOUBLE_ROW) DOUBLE_BINARY(DOUBLE_BINARY_ROW)};
 
 int plaitk_vmath_supported(int variant) { return supported(variant); }
 
@@ -141,19 +181,20 @@ double plaitk_vmath_worst(const float *got, const double *want, int64_t n, doubl
   return worst;
 }
 
-const char *plaitk_vmath_double_name(int function) {
+const char *plaitk_vmath_double_name(int function, int *arguments) {
   if (function < 0 || (size_t)function >= sizeof doubles / sizeof *doubles) return NULL;
+  *arguments = doubles[function].arguments;
   return doubles[function].name;
 }
 
-void plaitk_vmath_double_apply(int function, int variant, double *y, const double *a, int64_t n) {
-  doubles[function].variants[variant](y, a, n);
+void plaitk_vmath_double_apply(int function, int variant, double *y, const double *a, const double *b, int64_t n) {
+  doubles[function].variants[variant](y, a, b, n);
 }
 
-double plaitk_vmath_double_worst(int function, const double *got, const double *a, int64_t n, int64_t *at) {
+double plaitk_vmath_double_worst(int function, const double *got, const double *a, const double *b, int64_t n, int64_t *at) {
   double worst = -1.0;
   for (int64_t i = 0; i < n; i++) {
-    long double want = doubles[function].reference((long double)a[i]);
+    long double want = doubles[function].reference((long double)a[i], b ? (long double)b[i] : 0.0L);
     double nearest = (double)want, e;
     if (isnan(nearest) || isnan(got[i]) || isinf(nearest) || isinf(got[i])) {
       e = got[i] == nearest || (isnan(nearest) && isnan(got[i])) ? 0.0 : INFINITY;
