@@ -41,7 +41,7 @@ PLAIT_CLONES static void FN(forward)(const struct job *j, int64_t sample) {
     T *restrict after = to;
     _Pragma("omp simd") for (int64_t s = 0; s < places; s++) {
       T a = before[s], b = before[s - 1], c = before[s - 2] + skip[s], m = FN(largest)(a, b, c);
-      after[s] = LOG(EXP(a - m) + EXP(b - m) + EXP(c - m)) + m + own[s];
+      after[s] = LOG(EXP(a - m) + EXP(b - m) + EXP(c - m)) + own[s] + m;
     }
   }
   T a = to[places - 1], b = count > 0 ? to[places - 2] : -(T)INFINITY, m = FN(largest)(a, b, b);
