@@ -3,7 +3,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xeb351b5c
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe734d3fa
 #cgo noescape plaitk_ctc
 #cgo nocallback plaitk_ctc
 #cgo noescape plaitk_ctc_backward

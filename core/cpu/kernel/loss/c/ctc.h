@@ -1,4 +1,4 @@
-// Connectionist temporal classification. core/contract/loss_ctc.go says what the operands are.
+// Connectionist temporal classification. core/contract/loss.go says what the operands are.
 //
 // A chunk is a sample. The forward variables of a step are a row of `places` elements after two that are -inf, so that each is made of three
 // neighbours of the row before. The derivative goes back by the shares that these three had, from probabilities to probabilities.
