@@ -294,7 +294,10 @@ def test_record_in_a_launched_script(tmp_path):
 def test_the_older_command_says_the_local_rank(tmp_path):
     if not KINDS[KIND]:
         pytest.skip("no mpiexec is installed")
-    path = written(tmp_path / "says.py", "import sys, os\nsys.stdout.write(f\"{' '.join(sys.argv[1:])} {'RANK' in os.environ}\\n\")\n")
+    path = written(
+        tmp_path / "says.py",
+        "import sys, os\nsys.stdout.write(f\"{' '.join(sys.argv[1:])} {'RANK' in os.environ}\\n\")\n",
+    )
     for extra, said in (([], "--local-rank=1 --lr 1 True"), (["--use-env"], "--lr 1 True")):
         done = subprocess.run(
             [sys.executable, "-m", "plait.torch", "-m", "torch.distributed.launch", "--mpi", KINDS[KIND],
