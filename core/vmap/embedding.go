@@ -77,16 +77,18 @@ func bags(u *use) []*core.Tensor {
 				rows = op.Where(op.Ge(place, first), rows, core.IntNum(-1))
 			}
 		}
-		if o.IncludeLastOffset {
-			starts = op.Narrow(starts, 1, 0, starts.Size(1)-1)
-		}
 		n = starts.Size(1)
 		starts = op.Clamp(starts, core.IntNum(0), length)
 		all[2] = op.Flatten(op.Add(starts, op.Mul(u.parted(starts, 1), length)), 0, 1)
+	}
+	wanted := n
+	if o.IncludeLastOffset && o.Offsets != nil { // what lies behind the end is a bag that nobody wants
+		wanted--
 	}
 	o.PaddingIdx, o.Offsets, o.PerSampleWeights, o.IncludeLastOffset = padding, all[2], nil, false
 	if w := all[3]; w != nil {
 		o.PerSampleWeights = op.Reshape(w, -1)
 	}
-	return u.results([]*core.Tensor{op.Unflatten(op.EmbeddingBag(op.Flatten(rows, 0, 1), matrix, o), 0, u.size, n)})
+	made := op.Unflatten(op.EmbeddingBag(op.Flatten(rows, 0, 1), matrix, o), 0, u.size, n)
+	return u.results([]*core.Tensor{op.Narrow(made, 1, 0, wanted)})
 }
