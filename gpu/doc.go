@@ -6,7 +6,7 @@
 //   - package backend has the queue of a stream; stream.go: the calls that somebody waits for
 //   - worker.go: the stream's worker, which has kernels of package kernel record dispatches; fusing.go fuses elementwise calls
 //   - encoder.go: the commands of dispatches; program.go: compiled programs and bind groups
-//   - batch.go, pacing.go, software_pacing.go: when a batch is submitted, and how long it is
+//   - batch.go, pacing.go, software_pacing.go: when a batch is submitted, and how long it is; completion.go: when it has run
 //   - adapter.go, listing.go: the GPUs of all drivers
 //   - driver_thread.go: the goroutine that makes all calls of the driver
 //   - link.go: GPUs that use each other's memory; signal.go: those of several processes, which wait for each other; product.go: matrix products of a vendor's library
