@@ -80,6 +80,9 @@ func TestRegistryInCUDA(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
 	}
+	if *under != "" {
+		t.Skip("needs no GPU")
+	}
 	devices := []*gpu.Device{hostDevice(t, gpu.HostForward), hostDevice(t, gpu.HostBackward)}
 	cases := hostCases()
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
