@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -64,10 +65,17 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	return makeStorage(s, m, bytes, cat, nil), nil
 }
 
-// WrapStorage returns a storage over memory that other code owns. release is called when it is no longer used.
+// WrapStorage returns a storage over memory that other code owns. release is called when it is no longer used, which may be as soon as the
+// last reference is dropped: it must be quick, and free to take its locks.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
+	if m.recycled == nil {
+		m.recycled, _ = spareHeaders.Get().(*Storage)
+	}
 	return makeStorage(s, m, m.Size, External, release)
 }
+
+// spareHeaders are Storages of wrapped memory that is back with its owner.
+var spareHeaders sync.Pool
 
 func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Storage {
 	st := m.header()
@@ -122,7 +130,7 @@ func collected(h *allocation) {
 	}
 }
 
-// giveBack returns the memory, with the header to reuse for it, or nil.
+// giveBack returns the memory, with the header to reuse, or nil.
 func (h *allocation) giveBack(header *Storage) {
 	h.mu.Lock()
 	var after []Event
@@ -152,17 +160,31 @@ func (h *allocation) giveBack(header *Storage) {
 	after = append(after, h.home.Record())
 	free := h.free
 	h.free = nil
-	go func() {
-		defer func() {
-			if v := recover(); v != nil { // the owner's code panicked, and no caller is left to return an error to
-				fmt.Fprintf(os.Stderr, "plait: panic in the release function of wrapped memory: %v\n%s", v, debug.Stack())
+	if slices.ContainsFunc(after, func(e Event) bool { return !e.Done() }) {
+		go func() {
+			for _, e := range after {
+				e.Wait()
 			}
+			release(free)
 		}()
-		for _, e := range after {
-			e.Wait()
+		return
+	}
+	release(free)
+	if header != nil && h.backing == nil {
+		header.shared.Store(0)
+		header.lent.Store(0)
+		spareHeaders.Put(header)
+	}
+}
+
+// release calls the function that an owner of wrapped memory gave.
+func release(free func()) {
+	defer func() {
+		if v := recover(); v != nil { // the owner's code panicked, and no caller is left to return an error to
+			fmt.Fprintf(os.Stderr, "plait: panic in the release function of wrapped memory: %v\n%s", v, debug.Stack())
 		}
-		free()
 	}()
+	free()
 }
 
 // Retain adds a reference.
@@ -179,11 +201,7 @@ func (s *Storage) Release() {
 	s.epoch++ // a failure stays: calls in flight know the old epoch, and must not treat the contents as valid
 	s.setForeign(false)
 	if h := s.alloc; h.untrack() {
-		if h.free == nil {
-			h.giveBack(s)
-		} else {
-			h.giveBack(nil)
-		}
+		h.giveBack(s)
 	}
 }
 

@@ -126,11 +126,11 @@ var opBenches = []opBench{
 	unary("median", func(x *core.Tensor) { op.Median(x, 1, false) }),
 	{"cdist", func(o *opOperands) func() {
 		x, y := o.floats(benchSide, 64), o.floats(benchSide, 64)
-		return func() { op.CDist(x, y, 2) }
+		return func() { op.CDist(x, y, 2, op.CDistOptions{}) }
 	}},
 	{"cdist, gradients", func(o *opOperands) func() {
 		x, y := o.floats(benchSide, 64).SetRequiresGrad(true), o.floats(benchSide, 64).SetRequiresGrad(true)
-		return o.gradients(func() *core.Tensor { return op.CDist(x, y, 2) }, x, y)
+		return o.gradients(func() *core.Tensor { return op.CDist(x, y, 2, op.CDistOptions{}) }, x, y)
 	}},
 	{"multinomial", func(o *opOperands) func() {
 		x := op.Abs(o.floats(benchSide, benchSide))

@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -228,6 +229,30 @@ func TestOneHot(t *testing.T) {
 		}
 		_, err := core.Values[int64](op.OneHot(op.ToDevice(index, d), 4))
 		require.ErrorContains(t, err, "one_hot: the index at position 0 is out of range for dimension 2 of size 4")
+	})
+}
+
+// TestBagsOfIndices compares with the CPU, and checks that wrong offsets are told.
+func TestBagsOfIndices(t *testing.T) {
+	d := device(t)
+	core.Tidy(func() {
+		index, weight := core.FromSlice([]int64{0, 3, 2, 1, 3, 3}), op.Reshape(op.Arange(nil, core.Num(8), nil, op.TensorOptions{}), 4, 2)
+		bags := func(to func(*core.Tensor) *core.Tensor, offsets ...int64) *core.Tensor {
+			return op.EmbeddingBag(to(index), to(weight), op.EmbeddingBagOptions{Offsets: to(core.FromSlice(offsets)), Mode: "sum"})
+		}
+		here := func(x *core.Tensor) *core.Tensor { return x }
+		there := func(x *core.Tensor) *core.Tensor { return op.ToDevice(x, d) }
+		for _, offsets := range [][]int64{{0}, {0, 0, 4, 4, 6, 6}, {0, 1, 2, 3, 4, 5, 6, 6, 6}} {
+			want, err := core.Values[float32](bags(here, offsets...))
+			require.NoError(t, err)
+			got, err := core.Values[float32](bags(there, offsets...))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		for position, offsets := range map[int][]int64{0: {2, 4}, 1: {0, 7}, 2: {0, 3, 2}, 3: {0, 0, 0, -1}} {
+			_, err := core.Values[float32](bags(there, offsets...))
+			require.ErrorContains(t, err, fmt.Sprintf("must not pass the 6 indices: the one at position %d does", position))
+		}
 	})
 }
 

@@ -106,13 +106,24 @@ def test_a_changed_value_is_missed_by_backward():
 
 def test_operands_that_require_gradients_are_not_recorded(taken):
     x = X.clone().requires_grad_()
-    out = plait.empty(2, 3)
-    assert not plait.exp(x, out=out).requires_grad
+    out, low = plait.zeros(2, 3), plait.zeros(2)
+    with pytest.raises(RuntimeError, match="an input requires a gradient"):
+        plait.exp(x, out=out)
+    with pytest.raises(RuntimeError, match="an input requires a gradient"):
+        plait.max(x, 1, out=(low, plait.zeros(2)))
     assert not any(taken)
+    assert not out.any()
+    assert not low.any()
+    assert plait.equal(plait.argmax(x, 1, out=plait.zeros(2, dtype=plait.int64)), X.argmax(1))
     with plait.no_grad():
         plait.exp(x, out=out)
+        leaf = plait.zeros(2, 3, requires_grad=True)
+        assert plait.exp(x, out=leaf) is leaf
     assert any(taken)
     assert plait.equal(out, X.exp())
+    assert leaf.is_leaf
+    assert leaf.requires_grad
+    assert plait.equal(leaf, out)
 
 
 def test_a_call_that_fails_leaves_no_offer():

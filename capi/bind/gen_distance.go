@@ -5,14 +5,14 @@ package bind
 import "github.com/plait-ml/plait/core/op"
 
 // Cdist applies the operation cdist. The distances of all pairs of rows.
-func Cdist(x1 Tensor, x2 Tensor, p float64) (status Tensor) {
+func Cdist(x1 Tensor, x2 Tensor, p float64, computeMode string) (status Tensor) {
 	defer protect("cdist", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x1)
 	t1 := tensor(x2)
-	return result(op.CDist(t0, t1, p), t0, t1)
+	return result(op.CDist(t0, t1, p, op.CDistOptions{ComputeMode: computeMode}), t0, t1)
 }
 
 // CosineSimilarity applies the operation cosine_similarity. The inner products along a dimension over the products of the norms.

@@ -14,6 +14,9 @@ var (
 	IndexPut = declare(Contract{Name: "index_put", Outs: "y", Ins: "src indices...", Ints: "wrap mode dims...", Pairs: core.Leading})
 	// OneHot writes y[b.., k] = 1 where index[b..] == k, and 0 elsewhere. y is contiguous.
 	OneHot = declare(Contract{Name: "one_hot", Outs: "y", Ins: "index"})
+	// BagIndices writes, for each sample, the bag that it is in: bag b has the samples from offsets[b], which are int64, begin with 0 and do
+	// not decrease, up to the next bag's. Both operands are contiguous.
+	BagIndices = declare(Contract{Name: "bag_indices", Outs: "bags", Ins: "offsets"})
 	// EmbeddingBackward writes dweight[v, :], the sum of dy[b.., :] over all b with index[b..] == v.
 	EmbeddingBackward = declare(Contract{Name: "embedding_backward", Outs: "dweight", Ins: "dy index", Ints: "padding by_frequency add"})
 	// MaskCount writes the number of true elements of a mask as an int64.
@@ -29,6 +32,12 @@ var (
 	// contiguous.
 	Nonzero = declare(Contract{Name: "nonzero", Outs: "positions", Ins: "x"})
 )
+
+// BagOffsetError returns the error of a call of [BagIndices] whose offset at a position is wrong.
+func BagOffsetError(c *core.Call, position int) error {
+	return core.Errorf(core.ValueError, c.Op, "offsets must begin with 0, must not decrease and must not pass the %d indices: the one at position %d does",
+		c.Outs[0].Numel(), position)
+}
 
 // A ScatterMode says how a scattered value is combined with the element at its destination.
 type ScatterMode int64

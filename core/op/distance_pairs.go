@@ -15,12 +15,26 @@ const (
 	pairElements = 1 << 22
 )
 
+// How [CDist] computes Euclidean distances: from the inner products of rows, for many rows, always or never.
+const (
+	productsIfMany = "use_mm_for_euclid_dist_if_necessary"
+	products       = "use_mm_for_euclid_dist"
+	noProducts     = "donot_use_mm_for_euclid_dist"
+)
+
+// CDistOptions are the options of [CDist].
+type CDistOptions struct {
+	// ComputeMode says when Euclidean distances are computed from the inner products of rows, which is faster, but less exact for rows that
+	// are close to each other: "use_mm_for_euclid_dist_if_necessary" (the default), with more than 25 rows; "use_mm_for_euclid_dist", always;
+	// or "donot_use_mm_for_euclid_dist", never.
+	ComputeMode string
+}
+
 // CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
-// leading dimensions broadcast. For p = 2 and more than 25 rows it is computed from the inner products of rows, which is
-// less exact for rows that are close to each other. It never stores the differences of all pairs.
-func CDist(x, y *core.Tensor, p float64) *core.Tensor {
+// leading dimensions broadcast. It never stores the differences of all pairs.
+func CDist(x, y *core.Tensor, p float64, o CDistOptions) *core.Tensor {
 	if parts := distributed(x, y); parts != nil {
-		return handOn(parts, "cdist", x, y, p)
+		return handOn(parts, "cdist", x, y, p, o)
 	}
 	op := begin("cdist", &x, &y)
 	op.matrices(x, y)
@@ -29,6 +43,11 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 		op.failf(core.ShapeError, "last dimensions differ, got %s", shapes(x, y))
 	}
 	op.normOrder(p)
+	switch o.ComputeMode {
+	case "", productsIfMany, products, noProducts:
+	default:
+		op.failf(core.ValueError, "compute_mode must be one of %s, %s and %s, got %q", productsIfMany, products, noProducts, o.ComputeMode)
+	}
 	var batch []int
 	if op.err == nil {
 		var err error
@@ -40,7 +59,8 @@ func CDist(x, y *core.Tensor, p float64) *core.Tensor {
 	}
 	n, k := x.Size(-2), y.Size(-2)
 	var out *core.Tensor
-	if p == 2 && max(n, k) > fewRows && core.Numel(batch)*n*k*x.Size(-1) > 0 && x.DType().Size() >= 4 {
+	many := max(n, k) > fewRows && o.ComputeMode != noProducts || o.ComputeMode == products
+	if p == 2 && many && core.Numel(batch)*n*k*x.Size(-1) > 0 && x.DType().Size() >= 4 {
 		out = op.scope(func() []*core.Tensor { return []*core.Tensor{pairProducts(x.Detach(), y.Detach())} })[0]
 		op.check(out.Err())
 	} else {

@@ -35,7 +35,7 @@ func TestDistancesOfPairsAreNorms(t *testing.T) {
 						require.InDelta(t, w[i], g[i], tolerance*(1+w[i]), "%s %v %v p=%v element %d", what, size, d, p, i)
 					}
 				}
-				close(norms(x, y), op.CDist(x, y, p), "cdist")
+				close(norms(x, y), op.CDist(x, y, p, op.CDistOptions{}), "cdist")
 				above := op.Triu(op.Full([]int{n, n}, core.BoolNum(true), op.TensorOptions{}), 1)
 				close(op.MaskedSelect(norms(x, x), op.Expand(above, 2, n, n)), op.Ravel(op.PDist(x, p)), "pdist")
 			}
@@ -46,11 +46,36 @@ func TestDistancesOfPairsAreNorms(t *testing.T) {
 func TestDistancesWithNaN(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	x := core.FromSlice([]float64{nan, 1, 2, inf, 0, 0}, 3, 2)
-	for _, p := range []float64{1, 2, 3, inf} {
+	for _, p := range []float64{0, 1, 2, 3, inf} {
 		got, err := core.Values[float64](op.PDist(x, p))
 		require.NoError(t, err)
-		require.Equal(t, "[NaN NaN +Inf]", fmt.Sprint(got), "p=%v", p)
+		want := "[NaN NaN +Inf]"
+		if p == 0 {
+			want = "[NaN NaN 2]" // how many elements differ
+		}
+		require.Equal(t, want, fmt.Sprint(got), "p=%v", p)
 	}
 	_, err := core.Values[float64](op.PDist(x, -1))
 	require.ErrorContains(t, err, "the norm's order must not be negative, got -1")
+}
+
+// TestDistanceComputeModes looks for what tells the ways apart: infinite elements, and rows that are close to each other.
+func TestDistanceComputeModes(t *testing.T) {
+	far := op.Add(op.Full([]int{2, 3}, core.Num(1000), op.TensorOptions{}), op.Mul(op.Eye(2, 3, op.TensorOptions{}), core.Num(1e-3)))
+	infinite := core.FromSlice([]float32{float32(math.Inf(1)), 0, 0, 0}, 2, 2)
+	values := func(x *core.Tensor, mode string) string {
+		v, err := core.Values[float32](op.CDist(x, x, 2, op.CDistOptions{ComputeMode: mode}))
+		require.NoError(t, err)
+		return fmt.Sprintf("%.4f", v)
+	}
+	const exact, products, either = "donot_use_mm_for_euclid_dist", "use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary"
+	require.Equal(t, "[0.0000 0.0014 0.0014 0.0000]", values(far, exact))
+	require.NotEqual(t, values(far, exact), values(far, products))
+	require.Equal(t, values(far, exact), values(far, either))
+	many := op.Repeat(far, 13, 1)
+	require.NotEqual(t, values(many, exact), values(many, either))
+	require.Equal(t, values(many, products), values(many, either))
+	require.Equal(t, "[NaN +Inf +Inf 0.0000]", values(infinite, exact))
+	_, err := core.Values[float32](op.CDist(far, far, 2, op.CDistOptions{ComputeMode: "fast"}))
+	require.ErrorContains(t, err, "cdist: compute_mode must be one of use_mm_for_euclid_dist_if_necessary, use_mm_for_euclid_dist")
 }

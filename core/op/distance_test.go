@@ -26,7 +26,7 @@ func TestCDistOfManyRows(t *testing.T) {
 			{[]int{20, 900}, []int{250, 900}, math.Inf(1)}, {[]int{20, 900}, []int{250, 900}, 0},
 		} {
 			x, y := op.To(op.Randn(c.x...), d).SetRequiresGrad(true), op.To(op.Randn(c.y...), d).SetRequiresGrad(true)
-			got := op.CDist(x, y, c.p)
+			got := op.CDist(x, y, c.p, op.CDistOptions{})
 			want := op.VectorNorm(op.Sub(op.Unsqueeze(x, -2), op.Unsqueeze(y, -3)), c.p, []int{-1}, op.ReduceOptions{})
 			requireClose(t, want, got)
 			g := op.To(op.Randn(want.Shape()...), d)
@@ -44,7 +44,7 @@ func TestCDistOfManyRows(t *testing.T) {
 func TestCDistOfEqualRows(t *testing.T) {
 	core.Tidy(func() {
 		x := op.Reshape(op.Arange(nil, core.Num(60), nil, op.TensorOptions{}), 30, 2).SetRequiresGrad(true)
-		y := op.CDist(x, x, 2)
+		y := op.CDist(x, x, 2, op.CDistOptions{})
 		g, err := autograd.Grad([]*core.Tensor{op.Sum(y, nil, false)}, []*core.Tensor{x}, nil, autograd.Options{CreateGraph: true})
 		require.NoError(t, err)
 		for _, v := range values(t, g[0]) {

@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
 )
 
 // EmbeddingBagOptions are the options of [EmbeddingBag].
 type EmbeddingBagOptions struct {
-	// Offsets says at which index of a vector of indices each bag begins; the first is 0.
+	// Offsets says at which index of a vector of indices each bag begins: the first is 0, and none is less than the one before.
 	Offsets *core.Tensor
 	// Mode is how the rows of a bag are combined: "mean" (the default), "sum" or "max".
 	Mode string
@@ -33,6 +34,9 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	}
 	op := begin("embedding_bag", &input, &weight, optional(&o.Offsets), optional(&o.PerSampleWeights))
 	op.indexDType(input)
+	if o.Offsets != nil {
+		op.indexDType(o.Offsets)
+	}
 	op.floating("the weight", weight)
 	if o.Mode == "" {
 		o.Mode = "mean"
@@ -55,6 +59,9 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		op.failf(core.ShapeError, "got weights of shape %v for indices of shape %v", o.PerSampleWeights.Shape(), input.Shape())
 	case o.IncludeLastOffset && o.Offsets != nil && o.Offsets.Numel() == 0:
 		op.failf(core.ShapeError, "got no offsets, want at least the last")
+	}
+	if op.err == nil && o.Offsets != nil && o.Offsets.Numel() == 0 {
+		return op.compose(func() *core.Tensor { return Narrow(weight, 0, 0, 0) })
 	}
 	if op.err == nil && o.Offsets != nil && o.IncludeLastOffset { // what lies behind the end is a bag that nobody wants
 		return op.compose(func() *core.Tensor {
@@ -99,12 +106,12 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		}
 		zeros := zerosFor(rows, rows.DType(), []int{bags, weight.Size(1)})
 		if o.Mode == "max" {
-			nothing := core.Num(math.Inf(-1))
-			if counted != nil {
-				rows = Where(Eq(counted, core.Num(0)), nothing, rows)
+			if counted == nil {
+				return IndexReduce(zeros, 0, bag, rows, "amax", false)
 			}
-			top := IndexReduce(zeros, 0, bag, rows, "amax", false)
-			return Where(Eq(top, nothing), core.Num(0), top)
+			top := IndexReduce(zeros, 0, bag, Where(Eq(counted, core.Num(0)), core.Num(math.Inf(-1)), rows), "amax", false)
+			used := IndexReduce(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted, "amax", false)
+			return Where(Eq(used, core.Num(0)), core.Num(0), top)
 		}
 		factors := counted
 		if o.PerSampleWeights != nil {
@@ -142,12 +149,23 @@ func (o EmbeddingBagOptions) product(input, weight *core.Tensor) *core.Tensor {
 
 // bags returns the number of bags, and which one each index is in.
 func (o EmbeddingBagOptions) bags(input *core.Tensor) (n int, bag *core.Tensor) {
-	samples := Arange(nil, core.IntNum(int64(input.Numel())), nil, TensorOptions{Device: input.Device()})
 	if o.Offsets == nil {
+		samples := Arange(nil, core.IntNum(int64(input.Numel())), nil, TensorOptions{Device: input.Device()})
 		return input.Size(0), FloorDivide(samples, core.IntNum(int64(max(input.Size(1), 1))))
 	}
-	starts := castTo(o.Offsets, core.Int64)
-	return starts.Numel(), Sub(SearchSorted(starts, samples, SearchOptions{Right: true}), core.IntNum(1))
+	return o.Offsets.Numel(), bagIndices(castTo(o.Offsets, core.Int64), input.Numel())
+}
+
+// bagIndices returns which of the bags that begin at the offsets each of n samples is in.
+func bagIndices(offsets *core.Tensor, n int) *core.Tensor {
+	op := begin("embedding_bag", &offsets)
+	op.grad = false
+	out := op.out(core.Int64, []int{n})
+	if op.err != nil {
+		return op.fail()
+	}
+	op.launch(op.call(contract.BagIndices).Out(out).In(op.dense(offsets)))
+	return op.done(out)
 }
 
 // EmbeddingRenormInPlace scales the rows of the matrix weight that the indices in input name, where their norm of the given

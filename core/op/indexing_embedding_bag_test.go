@@ -1,6 +1,8 @@
 package op_test
 
 import (
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,4 +50,43 @@ func TestGridsThatDoNothingAndFlip(t *testing.T) {
 	requireNear(t, op.GridSample(x, outside, op.GridSampleOptions{PaddingMode: "border"}), 4.5, 1)
 	requireNear(t, op.GridSample(x, outside, op.GridSampleOptions{PaddingMode: "reflection", AlignCorners: true}), 2.5, 1)
 	require.ErrorContains(t, op.GridSample(x, outside, op.GridSampleOptions{Mode: "cubic"}).Err(), "unknown mode")
+}
+
+// TestEmbeddingBagOffsets has offsets in and out of order.
+func TestEmbeddingBagOffsets(t *testing.T) {
+	weight := core.FromSlice([]float32{0, 1, 2, 3, 4, 5, 6, 7}, 4, 2)
+	index := core.FromSlice([]int64{0, 1, 2, 3}, 4)
+	bags := func(mode string, last bool, offsets ...int64) *core.Tensor {
+		return op.EmbeddingBag(index, weight, op.EmbeddingBagOptions{Offsets: core.FromSlice(offsets, len(offsets)), Mode: mode, IncludeLastOffset: last})
+	}
+	for _, mode := range []string{"sum", "mean", "max"} {
+		for position, offsets := range map[int][]int64{0: {1, 2}, 1: {0, 5}, 2: {0, 3, 2}, 3: {0, 1, 1, -1}} {
+			y := bags(mode, false, offsets...)
+			require.NoError(t, y.Err())
+			require.EqualError(t, y.Wait(), fmt.Sprintf(
+				"embedding_bag: offsets must begin with 0, must not decrease and must not pass the 4 indices: the one at position %d does", position))
+		}
+		none := bags(mode, false)
+		require.NoError(t, none.Wait())
+		require.Equal(t, []int{0, 2}, none.Shape())
+		got, err := core.Values[float32](bags(mode, false, 0, 0, 3, 4, 4)) // empty ones at either end
+		require.NoError(t, err)
+		want := map[string][]float32{"sum": {0, 0, 6, 9, 6, 7, 0, 0, 0, 0}, "mean": {0, 0, 2, 3, 6, 7, 0, 0, 0, 0}, "max": {0, 0, 4, 5, 6, 7, 0, 0, 0, 0}}
+		require.Equal(t, want[mode], got)
+	}
+	require.ErrorContains(t, bags("sum", true).Err(), "got no offsets, want at least the last")
+}
+
+// TestEmbeddingBagOfInfinities tells the largest of infinite rows from a bag whose rows are padding.
+func TestEmbeddingBagOfInfinities(t *testing.T) {
+	inf := float32(math.Inf(-1))
+	weight := core.FromSlice([]float32{inf, 1, inf, inf}, 2, 2)
+	index := core.FromSlice([]int64{1, 1, 0, 1}, 2, 2)
+	got, err := core.Values[float32](op.EmbeddingBag(index, weight, op.EmbeddingBagOptions{Mode: "max"}))
+	require.NoError(t, err)
+	require.Equal(t, []float32{inf, inf, inf, 1}, got)
+	padding := 1
+	got, err = core.Values[float32](op.EmbeddingBag(index, weight, op.EmbeddingBagOptions{Mode: "max", PaddingIdx: &padding}))
+	require.NoError(t, err)
+	require.Equal(t, []float32{0, 0, inf, 1}, got)
 }

@@ -186,28 +186,31 @@ func (op *opContext) integerRange(low, high int, d core.DType) {
 		op.failf(core.ValueError, "the range must not be empty, got [%d, %d)", low, high)
 		return
 	}
-	var least, most int64
-	switch d {
-	case core.Float16:
-		least, most = -1<<11, 1<<11
-	case core.BFloat16:
-		least, most = -1<<8, 1<<8
-	case core.Float32:
-		least, most = -1<<24, 1<<24
-	case core.Float64:
-		least, most = -1<<53, 1<<53
-	default:
-		least, most = d.Limits()
-	}
+	least, most := integers(d)
 	if int64(low) < least || int64(high-1) > most {
 		op.failf(core.ValueError, "%v holds the integers from %d to %d, got [%d, %d)", d, least, most, low, high)
 	}
 }
 
+// integers returns the ends of the range whose integers a dtype has all.
+func integers(d core.DType) (least, most int64) {
+	switch d {
+	case core.Float16:
+		return -1 << 11, 1 << 11
+	case core.BFloat16:
+		return -1 << 8, 1 << 8
+	case core.Float32:
+		return -1 << 24, 1 << 24
+	case core.Float64:
+		return -1 << 53, 1 << 53
+	}
+	return d.Limits()
+}
+
 // Randperm returns a random permutation of 0, ..., n-1, int64.
 func Randperm(n int) *core.Tensor { return RandpermWith(n, RandomOptions{}) }
 
-// RandpermWith is [Randperm] with options; the dtype must be int64.
+// RandpermWith is [Randperm] with options. A dtype other than int64 must have all of the numbers.
 func RandpermWith(n int, o RandomOptions) *core.Tensor {
 	if parts := drawnFor(); parts != nil {
 		return handOn(parts, "randperm", n, o)
@@ -216,8 +219,14 @@ func RandpermWith(n int, o RandomOptions) *core.Tensor {
 	if n < 0 {
 		op.failf(core.ValueError, "the length must not be negative, got %d", n)
 	}
-	if o.DType != nil && *o.DType != core.Int64 {
-		op.failf(core.DTypeError, "a permutation is of dtype int64, got %v", *o.DType)
+	if d := o.DType; d != nil && *d != core.Int64 {
+		if *d == core.Bool || d.IsComplex() {
+			op.failf(core.DTypeError, "a permutation has integers or floating-point numbers, got %v", *d)
+		} else if _, most := integers(*d); int64(n)-1 > most {
+			op.failf(core.ValueError, "%v does not have all integers below %d", *d, n)
+		}
+		o.DType = nil
+		return op.compose(func() *core.Tensor { return castTo(RandpermWith(n, o), *d) })
 	}
 	out := op.out(core.Int64, []int{n})
 	if op.err != nil {

@@ -50,6 +50,22 @@ func TestRandomLike(t *testing.T) {
 	require.Equal(t, core.Float64, RandLike(x, RandomOptions{DType: new(core.Float64)}).DType())
 }
 
+func TestPermutationsOfOtherDTypes(t *testing.T) {
+	for _, d := range []core.DType{core.Uint8, core.Int16, core.Int32, core.Float16, core.BFloat16, core.Float64} {
+		core.ManualSeed(9)
+		want := read(t, Randperm(200))
+		core.ManualSeed(9)
+		y := RandpermWith(200, RandomOptions{DType: &d})
+		require.Equal(t, d, y.DType())
+		require.Equal(t, want, read(t, y))
+	}
+	require.NoError(t, RandpermWith(256, RandomOptions{DType: new(core.Uint8)}).Err())
+	require.EqualError(t, RandpermWith(257, RandomOptions{DType: new(core.Uint8)}).Err(), "randperm: uint8 does not have all integers below 257")
+	require.ErrorContains(t, RandpermWith(2050, RandomOptions{DType: new(core.Float16)}).Err(), "float16 does not have all integers below 2050")
+	require.ErrorContains(t, RandpermWith(1, RandomOptions{DType: new(core.Bool)}).Err(), "a permutation has integers or floating-point numbers, got bool")
+	require.ErrorContains(t, RandpermWith(-1, RandomOptions{DType: new(core.Int32)}).Err(), "the length must not be negative, got -1")
+}
+
 // Filling a strided tensor writes the numbers that a contiguous one gets, and nothing between them.
 func TestFillInPlaceOnStrides(t *testing.T) {
 	fills := map[string]func(x *core.Tensor, o RandomOptions) *core.Tensor{

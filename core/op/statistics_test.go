@@ -56,7 +56,7 @@ func TestQuantiles(t *testing.T) {
 func TestDistancesAndProducts(t *testing.T) {
 	requireNear(t, op.Cross(vector64(1, 0, 0), vector64(0, 1, 0), -1), 0, 0, 1)
 	requireNear(t, op.Dist(vector64(1, 2), vector64(4, 6), 2), 5)
-	requireNear(t, op.CDist(op.Reshape(vector64(0, 0, 3, 4), 2, 2), op.Reshape(vector64(3, 4), 1, 2), 2), 5, 0)
+	requireNear(t, op.CDist(op.Reshape(vector64(0, 0, 3, 4), 2, 2), op.Reshape(vector64(3, 4), 1, 2), 2, op.CDistOptions{}), 5, 0)
 	requireNear(t, op.Renorm(op.Reshape(vector64(3, 4, 0.3, 0.4), 2, 2), 2, 0, 1), 0.6/(1+2e-8), 0.8/(1+2e-8), 0.3, 0.4)
 	requireNear(t, op.NanSum(vector64(1, math.NaN(), 2), nil, false), 3)
 	requireNear(t, op.NanMean(vector64(1, math.NaN(), 2), nil, false), 1.5)

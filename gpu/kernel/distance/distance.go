@@ -30,7 +30,7 @@ func pairsCall(r *shader.Recorder, c *core.Call) error {
 	join, onto, root := "sum + plait_pow_f32(d, "+p+")", "total + sum", "plait_pow_f32(total, real(1.0) / "+p+")"
 	switch {
 	case s.Flag(a.P == 0):
-		join, root = "sum + select(real(0.0), real(1.0), d != real(0.0))", "total"
+		join, root = "sum + select(sign(d), d, plait_isnan_f32(d))", "total"
 	case s.Flag(a.P == 1):
 		join, root = "sum + d", "total"
 	case s.Flag(a.P == 2):

@@ -19,6 +19,7 @@ func init() {
 	kernel.Register(contract.Index, indexCall)
 	kernel.Register(contract.IndexPut, indexPutCall)
 	kernel.Register(contract.OneHot, oneHotCall)
+	kernel.Register(contract.BagIndices, bagIndicesCall)
 	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 }
 

@@ -83,27 +83,41 @@ def one_dim(name: str, dim: Any) -> int:
 
 
 def store(out: Any, result: Any) -> Any:
-    """Returns `result`, or writes it to `out`, tensor for tensor, and returns that.
+    """Returns `result`, or writes it to `out`, tensor for tensor, and returns that. On an error nothing is written.
 
     Raises:
         TypeError: if the dtype of `out` cannot hold that of the result.
-        RuntimeError: if `out` requires a gradient.
+        RuntimeError: if gradients are recorded and `out`, or an input, requires one.
     """
     if out is None:
         return result
-    if isinstance(result, tuple):
-        if not isinstance(out, list | tuple) or len(out) != len(result):
-            raise TypeError(f"out: want {len(result)} tensors, got {type(out).__name__} {out!r:.60}")
-        made = [store(o, r) for o, r in zip(out, result, strict=True)]
-        return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
+    if not isinstance(result, tuple):
+        _writable(out, result)
+        return _written(out, result)
+    if not isinstance(out, list | tuple) or len(out) != len(result):
+        raise TypeError(f"out: want {len(result)} tensors, got {type(out).__name__} {out!r:.60}")
+    for o, r in zip(out, result, strict=True):
+        _writable(o, r)
+    made = [_written(o, r) for o, r in zip(out, result, strict=True)]
+    return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
+
+
+def _writable(out: Any, result: Tensor) -> None:
+    """Raises the errors of `store`."""
     want_tensor("out", out)
     if not can_cast(result.dtype, out.dtype):
         raise TypeError(f"out: a result of {result.dtype} does not go into a tensor of {out.dtype}")
-    if out.requires_grad:
+    if result.requires_grad:
+        raise RuntimeError("out: an input requires a gradient, which is not recorded there: omit out, or use no_grad")
+    if out.requires_grad and _core.bind_GradEnabled():
         raise RuntimeError("out: a tensor that requires a gradient cannot be written to in this way")
+
+
+def _written(out: Tensor, result: Tensor) -> Tensor:
+    """Writes a result to `out`, whose shape becomes the result's."""
     if out.shape != result.shape:
         adopt(out, _ops.empty(*result.shape, dtype=out.dtype, device=out.device))
-    return _ops.copy_(out, result.detach())
+    return _ops.copy_(out, result)
 
 
 def into(out: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -33,9 +33,10 @@ Sizes = int | Sequence[int]
 def finished(name: str, made: Tensor, out: Tensor | None, layout: Any, requires_grad: bool) -> Tensor:
     """Returns a new tensor as the options say that all functions have."""
     check_layout(name, layout)
+    made = store(out, made)
     if requires_grad:
         made.requires_grad = True
-    return store(out, made)
+    return made
 
 
 def dtype_for(out: Tensor | None, dtype: DType | None) -> DType | None:

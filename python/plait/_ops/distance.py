@@ -22,19 +22,20 @@ __all__ = ["cdist", "cosine_similarity", "dist", "pairwise_distance", "pdist"]
 _cdist = _core.bind_Cdist
 
 
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The distances of all pairs of rows.
 
     Args:
         x1: one of the two
         x2: the other
         p: the order of the norm
+        compute_mode: when Euclidean distances are computed from inner products
     """
     try:
-        status = _cdist(x1._h, x2._h, p)
+        status = _cdist(x1._h, x2._h, p, compute_mode)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(cdist, locals(), error)
-    return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p))
+    return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p, compute_mode))
 
 _cosine_similarity = _core.bind_CosineSimilarity
 

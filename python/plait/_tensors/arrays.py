@@ -324,6 +324,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     check(status)
     if not ndarray.flags.writeable:
         warn("from_numpy: the array is read-only; the tensor, which can be written to, has a copy of it")
+    elif ndarray.ndim > MAX_DIMS:
+        raise ValueError(f"from_numpy: got an array of {ndarray.ndim} dimensions, want at most {MAX_DIMS}")
     elif ndarray.size:
         raise ValueError(
             f"from_numpy: strides {ndarray.strides} and address must be multiples of the elements' "

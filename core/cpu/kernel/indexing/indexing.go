@@ -21,6 +21,7 @@ func init() {
 	kernel.Register(contract.Index, indexCall)
 	kernel.Register(contract.IndexPut, putCall)
 	kernel.Register(contract.OneHot, oneHotCall)
+	kernel.Register(contract.BagIndices, bagIndicesCall)
 	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 	kernel.Register(contract.MaskCount, countCall)
 	kernel.Register(contract.MaskPositions, positionsCall)

@@ -23,7 +23,7 @@ enum { FN(lanes) = LANES };
     _Pragma("omp simd") for (int l = 0; l < LANES; l++) sums[3 * LANES + l] = ONTO(sums[3 * LANES + l], d[l]);       \
   }
 #define PLUS(s, d) ((s) + (d))
-#define COUNT(s, d) ((s) + ((d) != 0))
+#define COUNT(s, d) ((s) + ((d) == (d) ? (ACC)((d) != 0) : (d))) // NaN is no number of elements
 #define SIZE(d) ((ACC)(sizeof(ACC) == 4 ? fabsf((float)(d)) : fabs((double)(d))))
 #define ABS(s, d) ((s) + SIZE(d))
 #define SQUARE(s, d) ((s) + (d) * (d))
