@@ -127,7 +127,8 @@ func (g *device) submit(q *C.plaitk_cu_queue, l driver.CommandList, data []byte,
 		each = yieldAfter
 	}
 	for list := c.list; len(list) > 0; {
-		part := list[:min(each, len(list))]
+		n := min(each, len(list))
+		part := list[:n:n] // cgo looks for Go's pointers up to the capacity
 		if C.plaitk_cu_give(g.g, q, &part[0], C.int(len(part)), products, params, copied) == 0 {
 			break
 		}
