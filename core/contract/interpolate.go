@@ -12,6 +12,8 @@ var (
 	// GridSample writes the values of x [n, c, spatial...] at the places grid [n, points..., k] of its k dimensions, the last one first, from -1
 	// to 1: y [n, c, points...]. All are contiguous, of float32 or float64. The mode is linear, nearest or cubic; cubic wants two dimensions.
 	GridSample = declare(Contract{Name: "grid_sample", Outs: "y", Ins: "x grid", Ints: "mode padding align_corners"})
+	// GridSampleGrad writes the gradients of x and of the grid, given that of y.
+	GridSampleGrad = declare(Contract{Name: "grid_sample_grad", Outs: "dx? dgrid?", Ins: "dy x grid", Ints: "mode padding align_corners"})
 )
 
 // A GridPadding says what lies outside the input of [GridSample].

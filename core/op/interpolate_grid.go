@@ -62,19 +62,53 @@ func GridSample(x, grid *core.Tensor, o GridSampleOptions) *core.Tensor {
 			return castTo(GridSample(castTo(x, d), castTo(grid, d), o), x.DType())
 		})
 	}
-	if !op.grad {
-		out := op.out(x.DType(), append([]int{x.Size(0), x.Size(1)}, grid.Shape()[1:k+1]...))
-		if op.err == nil && out.Numel() > 0 {
-			c := op.call(contract.GridSample).Out(out).In(op.dense(x)).In(op.dense(grid))
-			c.Work = 4 * out.Numel()
-			op.launch(o.attrs().AddTo(c))
-		}
-		if op.err != nil {
-			return op.fail()
-		}
-		return op.done(out)
+	if op.grad && !x.Device().HostAccessible() {
+		return op.compose(func() *core.Tensor { return o.sums(x, grid) })
 	}
-	return op.compose(func() *core.Tensor { return o.sums(x, grid) })
+	out := op.out(x.DType(), append([]int{x.Size(0), x.Size(1)}, grid.Shape()[1:k+1]...))
+	if op.err == nil && out.Numel() > 0 {
+		c := op.call(contract.GridSample).Out(out).In(op.dense(x)).In(op.dense(grid))
+		c.Work = 4 * out.Numel()
+		op.launch(o.attrs().AddTo(c))
+	}
+	if op.err != nil {
+		return op.fail()
+	}
+	if op.grad {
+		n := op.node(gridDeriv, x, grid).Save(x, grid)
+		n.Any = o
+		op.attach(n, out)
+	}
+	return op.done(out)
+}
+
+// gridDeriv is the derivative of [GridSample] on the CPU.
+func gridDeriv(ctx *core.BackwardContext) {
+	o, x, grid, g := ctx.Node.Any.(GridSampleOptions), ctx.Saved(0), ctx.Saved(1), ctx.Grad()
+	if err := firstBroken(x, grid, g); err != nil {
+		ctx.Fail(err.Err())
+		return
+	}
+	if ctx.CreateGraph() {
+		o.gradients(ctx, x, grid, g)
+		return
+	}
+	op := begin("grid_sample_backward").with(x, grid, g)
+	var dx, dgrid *core.Tensor
+	if ctx.Needs(0) {
+		dx = op.out(x.DType(), x.Shape())
+	}
+	if ctx.Needs(1) {
+		dgrid = op.out(x.DType(), grid.Shape())
+	}
+	c := op.call(contract.GridSampleGrad).Out(dx).Out(dgrid).In(op.dense(g)).In(op.dense(x)).In(op.dense(grid))
+	c.Work = 8 * max(g.Numel(), x.Numel())
+	op.launch(o.attrs().AddTo(c))
+	for i, d := range []*core.Tensor{dx, dgrid} {
+		if d != nil {
+			ctx.Set(i, op.done(d))
+		}
+	}
 }
 
 // attrs returns the attributes of the kernel.
@@ -86,139 +120,6 @@ func (o GridSampleOptions) attrs() contract.GridAttrs {
 			"zeros": contract.GridZeros, "border": contract.GridBorder, "reflection": contract.GridReflection}[o.PaddingMode],
 		AlignCorners: o.AlignCorners,
 	}
-}
-
-// sums returns the values as a sparse matrix, which has a row for each place with its neighbours, times the elements of all channels. The
-// derivatives of that product are such products too.
-func (o GridSampleOptions) sums(x, grid *core.Tensor) *core.Tensor {
-	n, c, sizes := x.Size(0), x.Size(1), x.Shape()[2:]
-	k, plane, places := len(sizes), core.Numel(sizes), grid.Shape()[1:len(sizes)+1]
-	points := core.Numel(places)
-	starts := Arange(nil, core.IntNum(int64(n)), nil, TensorOptions{Device: x.Device()})
-	index, weight := Mul(Reshape(starts, n, 1, 1), core.IntNum(int64(plane))), (*core.Tensor)(nil)
-	step := plane
-	for i, size := range sizes {
-		step /= size
-		at, share := neighbours(o.taps(Reshape(Select(grid, -1, k-1-i), n, points), size), x, size)
-		if at.Err() != nil {
-			return at
-		}
-		index = combined(Add, index, Mul(at, core.IntNum(int64(step))))
-		if weight == nil {
-			weight = share
-		} else {
-			weight = combined(Mul, weight, share)
-		}
-	}
-	if err := firstBroken(index, weight); err != nil {
-		return err
-	}
-	taps := weight.Size(1)
-	entries := func(t *core.Tensor) *core.Tensor {
-		return Reshape(Transpose(Expand(t, n, taps, points), 1, 2), n*points*taps)
-	}
-	crow := Arange(nil, core.IntNum(int64(n*points*taps+1)), core.IntNum(int64(taps)), TensorOptions{Device: x.Device()})
-	rows := CSRMatmul(crow, entries(index), entries(weight), Reshape(Transpose(Flatten(x, 2, -1), 1, 2), n*plane, c), CSROptions{})
-	return Reshape(Contiguous(Transpose(Reshape(rows, n, points, c), 1, 2)), append([]int{n, c}, places...)...)
-}
-
-// combined joins each of a [n, p, points] with each of b [n, q, points]: [n, p * q, points].
-func combined(join func(x, y *core.Tensor) *core.Tensor, a, b *core.Tensor) *core.Tensor {
-	return Flatten(join(Unsqueeze(a, 2), Unsqueeze(b, 1)), 1, 2)
-}
-
-// neighbours returns the indices along a dimension of x, and the shares, of the neighbours of all points: [n, taps, points]. Those outside have the
-// share 0 and the index 0.
-func neighbours(taps []tap, x *core.Tensor, size int) (at, share *core.Tensor) {
-	var places, shares []*core.Tensor
-	for _, t := range taps {
-		places = append(places, t.at)
-		if t.share != nil {
-			shares = append(shares, t.share)
-		}
-	}
-	p := Stack(places, 1)
-	inside := LogicalAnd(Ge(p, core.Num(0)), Le(p, core.Num(float64(size-1))))
-	share = castTo(inside, x.DType())
-	if len(shares) > 0 {
-		share = Mul(Stack(shares, 1), share)
-	}
-	return castTo(Where(inside, p, core.Num(0)), core.Int64), share
-}
-
-// times returns x * y, where x may be nil for 1.
-func times(x, y *core.Tensor) *core.Tensor {
-	if x == nil {
-		return y
-	}
-	return Mul(x, y)
-}
-
-// A tap is what one of the neighbours of each place along a dimension gives: its index, and its share, nil for all.
-type tap struct{ at, share *core.Tensor }
-
-// taps returns the neighbours along a dimension of the coordinates g, [n, points].
-func (o GridSampleOptions) taps(g *core.Tensor, size int) []tap {
-	p := o.place(g, size)
-	if o.Mode == "bicubic" {
-		low := Floor(p.Detach())
-		t := Sub(p, low)
-		var out []tap
-		for i := range 4 {
-			out = append(out, tap{o.padded(Add(low, core.Num(float64(i-1))), size), keys(t, i)})
-		}
-		return out
-	}
-	p = o.padded(p, size)
-	if o.Mode == "nearest" {
-		return []tap{{Round(p.Detach()), nil}}
-	}
-	low := Floor(p.Detach())
-	share := Sub(p, low)
-	return []tap{{low, Sub(core.Num(1), share)}, {Add(low, core.Num(1)), share}}
-}
-
-// keys returns the share of the i-th of four neighbours of a place that is t, from 0 to 1, behind the second (Keys 1981).
-func keys(t *core.Tensor, i int) *core.Tensor {
-	const a = -0.75
-	coefficients := [...][4]float64{ // of 1, t, t^2 and t^3
-		{0, a, -2 * a, a}, {1, 0, -a - 3, a + 2}, {0, -a, 2*a + 3, -a - 2}, {0, 0, a, -a},
-	}[i]
-	sum := Mul(t, core.Num(coefficients[3]))
-	for _, c := range []float64{coefficients[2], coefficients[1]} {
-		sum = Mul(Add(sum, core.Num(c)), t)
-	}
-	return Add(sum, core.Num(coefficients[0]))
-}
-
-// place returns where coordinates g from -1 to 1 lie among the indices of a dimension.
-func (o GridSampleOptions) place(g *core.Tensor, size int) *core.Tensor {
-	n := float64(size)
-	if o.AlignCorners {
-		return Mul(Add(g, core.Num(1)), core.Num((n-1)/2))
-	}
-	return Sub(Mul(Add(g, core.Num(1)), core.Num(n/2)), core.Num(0.5))
-}
-
-// padded returns the places p along a dimension with those outside moved to where the padding has its elements from.
-func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
-	n := float64(size)
-	low, high := 0.0, n-1 // of what is reflected
-	if !o.AlignCorners {
-		low, high = -0.5, n-0.5
-	}
-	if o.PaddingMode == "reflection" {
-		if span := high - low; span == 0 {
-			p = Mul(p, core.Num(0))
-		} else {
-			folded := Remainder(Sub(p, core.Num(low)), core.Num(2*span))
-			p = Add(Sub(core.Num(span), Abs(Sub(folded, core.Num(span)))), core.Num(low))
-		}
-	}
-	if o.PaddingMode != "zeros" {
-		p = Clamp(p, core.Num(0), core.Num(n-1))
-	}
-	return p
 }
 
 // AffineGrid returns a grid for [GridSample] of the affine maps theta [n, 2, 3], or [n, 3, 4] for volumes, and an input of

@@ -3,7 +3,9 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3961618f
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1a1d3c01
+#cgo noescape plaitk_grid_gradients
+#cgo nocallback plaitk_grid_gradients
 #cgo noescape plaitk_grid_sample
 #cgo nocallback plaitk_grid_sample
 #cgo noescape plaitk_grid_scratch
