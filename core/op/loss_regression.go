@@ -10,9 +10,9 @@ var (
 	l1Op  = elementwise("l1_loss", "x, t", "abs(x - t)", "grad*sign(x - t)", "grad*sign(t - x)")
 
 	smoothL1Op = elementwise("smooth_l1_loss", "x, t; beta", "d = abs(x - t); where(d < beta, 0.5*d*d/beta, d - 0.5*beta)",
-		"d = x - t; grad*where(abs(d) < beta, d/beta, sign(d))", "d = t - x; grad*where(abs(d) < beta, d/beta, sign(d))")
+		"d = x - t; grad*where(abs(d) >= beta, sign(d), d/beta)", "d = t - x; grad*where(abs(d) >= beta, sign(d), d/beta)")
 	huberOp = elementwise("huber_loss", "x, t; delta", "d = abs(x - t); where(d <= delta, 0.5*d*d, delta*(d - 0.5*delta))",
-		"d = x - t; grad*where(abs(d) <= delta, d, delta*sign(d))", "d = t - x; grad*where(abs(d) <= delta, d, delta*sign(d))")
+		"d = x - t; grad*where(abs(d) > delta, delta*sign(d), d)", "d = t - x; grad*where(abs(d) > delta, delta*sign(d), d)")
 
 	// The variance's gradient is that of the value it is raised to.
 	gaussianNLLOp = elementwise("gaussian_nll_loss", "x, t, v; eps", "w = max(v, eps); d = x - t; 0.5*(log(w) + d*d/w)",

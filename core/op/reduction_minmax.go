@@ -5,8 +5,8 @@ import (
 	"github.com/plait-ml/plait/core/contract"
 )
 
-// extremeGrad gives what is chosen where x is the extreme.
-var extremeGrad = elementwise("extreme_grad", "x, extreme, share", "where(x == extreme, share, 0)",
+// extremeGrad gives what is chosen where x is the extreme. All elements have the gradient NaN if one of them is NaN.
+var extremeGrad = elementwise("extreme_grad", "x, extreme, share", "where(isnan(extreme), extreme, where(x == extreme, share, 0))",
 	"", "", "where(x == extreme, grad, 0)")
 
 // Amax returns the largest elements of x over dims, or over all dimensions if there are none; NaN where there is one. The

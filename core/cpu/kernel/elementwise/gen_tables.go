@@ -12,7 +12,7 @@ extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[74];
 extern const plaitk_elementwise_kernel plaitk_elementwise_indexing[18];
 extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
 extern const plaitk_elementwise_kernel plaitk_elementwise_loss[118];
-extern const plaitk_elementwise_kernel plaitk_elementwise_reduction[46];
+extern const plaitk_elementwise_kernel plaitk_elementwise_reduction[45];
 extern const plaitk_elementwise_kernel plaitk_elementwise_rounding[14];
 extern const plaitk_elementwise_kernel plaitk_elementwise_special[54];
 extern const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[92];
@@ -640,7 +640,6 @@ func init() {
 	family(unsafe.Pointer(&C.plaitk_elementwise_reduction),
 		"extreme_grad.f32",
 		"extreme_grad.f64",
-		"extreme_grad.i64",
 		"extreme_grad.grad.share.f32",
 		"extreme_grad.grad.share.f64",
 		"logsumexp_grad.f32",

@@ -656,7 +656,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_f64) {
   return 0;
 }
 
-// d = x - t; grad * where(abs(d) <= delta, d, delta * sign(d))
+// d = x - t; grad * where(abs(d) > delta, delta * sign(d), d)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -669,12 +669,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_x_f32) {
     const float x_ = in1[i];
     const float t_ = in2[i];
     const float d_ = x_ - t_;
-    out0[i] = grad_ * ((ew_abs_f32(d_) <= delta_) ? d_ : (delta_ * ew_sign_f32(d_)));
+    out0[i] = grad_ * ((ew_abs_f32(d_) > delta_) ? (delta_ * ew_sign_f32(d_)) : d_);
   }
   return 0;
 }
 
-// d = x - t; grad * where(abs(d) <= delta, d, delta * sign(d))
+// d = x - t; grad * where(abs(d) > delta, delta * sign(d), d)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -687,12 +687,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_x_f64) {
     const double x_ = in1[i];
     const double t_ = in2[i];
     const double d_ = x_ - t_;
-    out0[i] = grad_ * ((ew_abs_f64(d_) <= delta_) ? d_ : (delta_ * ew_sign_f64(d_)));
+    out0[i] = grad_ * ((ew_abs_f64(d_) > delta_) ? (delta_ * ew_sign_f64(d_)) : d_);
   }
   return 0;
 }
 
-// d = t - x; grad * where(abs(d) <= delta, d, delta * sign(d))
+// d = t - x; grad * where(abs(d) > delta, delta * sign(d), d)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_t_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -705,12 +705,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_t_f32) {
     const float x_ = in1[i];
     const float t_ = in2[i];
     const float d_ = t_ - x_;
-    out0[i] = grad_ * ((ew_abs_f32(d_) <= delta_) ? d_ : (delta_ * ew_sign_f32(d_)));
+    out0[i] = grad_ * ((ew_abs_f32(d_) > delta_) ? (delta_ * ew_sign_f32(d_)) : d_);
   }
   return 0;
 }
 
-// d = t - x; grad * where(abs(d) <= delta, d, delta * sign(d))
+// d = t - x; grad * where(abs(d) > delta, delta * sign(d), d)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -723,7 +723,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(huber_loss_grad_t_f64) {
     const double x_ = in1[i];
     const double t_ = in2[i];
     const double d_ = t_ - x_;
-    out0[i] = grad_ * ((ew_abs_f64(d_) <= delta_) ? d_ : (delta_ * ew_sign_f64(d_)));
+    out0[i] = grad_ * ((ew_abs_f64(d_) > delta_) ? (delta_ * ew_sign_f64(d_)) : d_);
   }
   return 0;
 }
@@ -1618,7 +1618,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_f64) {
   return 0;
 }
 
-// d = x - t; grad * where(abs(d) < beta, d / beta, sign(d))
+// d = x - t; grad * where(abs(d) >= beta, sign(d), d / beta)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1631,12 +1631,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_x_f32) {
     const float x_ = in1[i];
     const float t_ = in2[i];
     const float d_ = x_ - t_;
-    out0[i] = grad_ * ((ew_abs_f32(d_) < beta_) ? (d_ / beta_) : ew_sign_f32(d_));
+    out0[i] = grad_ * ((ew_abs_f32(d_) >= beta_) ? ew_sign_f32(d_) : (d_ / beta_));
   }
   return 0;
 }
 
-// d = x - t; grad * where(abs(d) < beta, d / beta, sign(d))
+// d = x - t; grad * where(abs(d) >= beta, sign(d), d / beta)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1649,12 +1649,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_x_f64) {
     const double x_ = in1[i];
     const double t_ = in2[i];
     const double d_ = x_ - t_;
-    out0[i] = grad_ * ((ew_abs_f64(d_) < beta_) ? (d_ / beta_) : ew_sign_f64(d_));
+    out0[i] = grad_ * ((ew_abs_f64(d_) >= beta_) ? ew_sign_f64(d_) : (d_ / beta_));
   }
   return 0;
 }
 
-// d = t - x; grad * where(abs(d) < beta, d / beta, sign(d))
+// d = t - x; grad * where(abs(d) >= beta, sign(d), d / beta)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_t_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -1667,12 +1667,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_t_f32) {
     const float x_ = in1[i];
     const float t_ = in2[i];
     const float d_ = t_ - x_;
-    out0[i] = grad_ * ((ew_abs_f32(d_) < beta_) ? (d_ / beta_) : ew_sign_f32(d_));
+    out0[i] = grad_ * ((ew_abs_f32(d_) >= beta_) ? ew_sign_f32(d_) : (d_ / beta_));
   }
   return 0;
 }
 
-// d = t - x; grad * where(abs(d) < beta, d / beta, sign(d))
+// d = t - x; grad * where(abs(d) >= beta, sign(d), d / beta)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1685,7 +1685,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(smooth_l1_loss_grad_t_f64) {
     const double x_ = in1[i];
     const double t_ = in2[i];
     const double d_ = t_ - x_;
-    out0[i] = grad_ * ((ew_abs_f64(d_) < beta_) ? (d_ / beta_) : ew_sign_f64(d_));
+    out0[i] = grad_ * ((ew_abs_f64(d_) >= beta_) ? ew_sign_f64(d_) : (d_ / beta_));
   }
   return 0;
 }

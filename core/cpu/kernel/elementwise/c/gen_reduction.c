@@ -2,7 +2,7 @@
 #include "simd.h"
 #include "scalar.h"
 
-// where(x == extreme, share, 0)
+// where(isnan(extreme), extreme, where(x == extreme, share, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -13,12 +13,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f32) {
     const float x_ = in0[i];
     const float extreme_ = in1[i];
     const float share_ = in2[i];
-    out0[i] = ((x_ == extreme_) ? share_ : 0.0f);
+    out0[i] = (ew_isnan_f32(extreme_) ? extreme_ : ((x_ == extreme_) ? share_ : 0.0f));
   }
   return 0;
 }
 
-// where(x == extreme, share, 0)
+// where(isnan(extreme), extreme, where(x == extreme, share, 0))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -29,23 +29,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f64) {
     const double x_ = in0[i];
     const double extreme_ = in1[i];
     const double share_ = in2[i];
-    out0[i] = ((x_ == extreme_) ? share_ : 0.0);
-  }
-  return 0;
-}
-
-// where(x == extreme, share, 0)
-PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_i64) {
-  const int64_t *in0 = in[0];
-  const int64_t *in1 = in[1];
-  const int64_t *in2 = in[2];
-  int64_t *out0 = out[0];
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t x_ = in0[i];
-    const int64_t extreme_ = in1[i];
-    const int64_t share_ = in2[i];
-    out0[i] = ((x_ == extreme_) ? share_ : INT64_C(0));
+    out0[i] = (ew_isnan_f64(extreme_) ? extreme_ : ((x_ == extreme_) ? share_ : 0.0));
   }
   return 0;
 }
@@ -483,10 +467,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_grad_norm_f64) {
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_reduction[46] = {
+const plaitk_elementwise_kernel plaitk_elementwise_reduction[45] = {
     {extreme_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {extreme_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {extreme_grad_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
     {extreme_grad_grad_share_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {extreme_grad_grad_share_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {logsumexp_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
