@@ -26,6 +26,26 @@ def test_one_dimension_is_numpys(name, norm):
         np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=1e-13)
 
 
+# Few and many lines; powers of two, which are split; smooth lengths; large prime factors, which make convolutions.
+LENGTHS = [64, 96, 127, 251, 256, 512, 720, 1000, 1024, 1021, 2008, 2048, 4096, 8144, 8192, 10_007, 30_000]
+
+
+def distance(a, b):
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("n", LENGTHS)
+def test_errors_in_single_precision_are_at_most_twice_numpys(name, n):
+    # With the norm "ortho" NumPy computes in single precision too, in both directions.
+    for lines in (1, 3, 18):
+        x = numbers((lines, n // 2 + 1 if name in HALF_INPUT else n), np.float32 if name in REAL_INPUT else np.complex64)
+        exact = getattr(np.fft, name)(x.astype(np.result_type(x, np.float64)), n, norm="ortho")
+        error = distance(getattr(np.fft, name)(x, n, norm="ortho"), exact)
+        for t in (plait.tensor(x), plait.tensor(x.T.copy()).T):  # lines one after the other, and side by side
+            assert distance(getattr(fft, name)(t, n, norm="ortho").numpy(), exact) <= 2 * error
+
+
 @pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"])
 def test_several_dimensions_are_numpys(name):
     x = numbers((3, 4, 5), np.float64 if name.startswith("r") else np.complex128)

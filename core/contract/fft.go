@@ -6,13 +6,8 @@ import "github.com/plait-ml/plait/core"
 // has one more dimension, of size 2 and stride 1, at the end. The length of a line is one that the device takes.
 var FFT = declare(Contract{Name: "fft", Outs: "y", Ins: "x", Ints: "dim length kind inverse", Floats: "scale", Pairs: core.Leading})
 
-// A GPU takes lengths without a prime factor above FFTMaxRadix. CPUs take lengths up to FFTMaxConvolved, and others without a prime factor
-// above FFTMaxRadixCPU.
-const (
-	FFTMaxRadix     = 31
-	FFTMaxRadixCPU  = 251  // C: FFT_MAX_RADIX
-	FFTMaxConvolved = 4096 // C: FFT_MAX_CONVOLVED
-)
+// FFTMaxRadix is the largest prime factor of the lengths that a GPU takes. CPUs take all lengths.
+const FFTMaxRadix = 31
 
 // An FFTKind says what the lines of x and y are.
 type FFTKind int64

@@ -104,10 +104,7 @@ func (f fourier) beside(x, line *core.Tensor) *core.Tensor {
 
 // takesLine reports whether a device's kernels take lines of length n.
 func takesLine(d core.Device, n int) bool {
-	if d.Kind() == "cpu" {
-		return n <= contract.FFTMaxConvolved || smooth(n, contract.FFTMaxRadixCPU)
-	}
-	return smooth(n, contract.FFTMaxRadix)
+	return d.Kind() == "cpu" || smooth(n, contract.FFTMaxRadix)
 }
 
 // smooth reports whether n has no prime factor above most.

@@ -20,13 +20,26 @@ func init() { kernel.Register(contract.FFT, run) }
 const (
 	// longLine is the number of points above which a block of lines does not fit the caches, and lines are split.
 	longLine = 1 << 12
-	// longColumn is the same for lines that lie side by side, which are read in order.
+	// middleLine is the number above which it does not fit the nearest cache, and lines whose two passes fill the lanes are split.
+	middleLine = 1 << 8
+	// longColumn is the same as longLine for lines that lie side by side, which are read in order.
 	longColumn = 1 << 16
 	// shortLine is the number of points below which splitting does not pay.
 	shortLine = 64
 	// keptPlans is the number of bytes of plans that are kept for the next call.
 	keptPlans = 16 << 20
 )
+
+// splitting returns whether to split lines of so many points. Beside says that they lie side by side.
+func splitting(points, lines int, beside bool) C.enum_fft_split {
+	switch {
+	case lines < C.FFT_GROUP && points >= shortLine, points > longColumn, points > longLine && !beside:
+		return C.FFT_SPLIT
+	case points > middleLine && !beside:
+		return C.FFT_SPLIT_BINARY
+	}
+	return C.FFT_WHOLE
+}
 
 func run(ctx *kernel.Context, c *core.Call) error {
 	x, y, a := &c.Ins[0], &c.Outs[0], contract.FFTOf(c)
@@ -62,11 +75,8 @@ func run(ctx *kernel.Context, c *core.Call) error {
 	if a.Kind == contract.FFTRealToHalf {
 		width = 1
 	}
-	long := points > longLine
-	if nk > 0 && dims[nk-1].In == width {
-		long = points > longColumn
-	}
-	p, err := planOf(planKey{a.Length, x.DType, a.Kind != contract.FFTComplex, long || lines < C.FFT_GROUP && points >= shortLine})
+	beside := nk > 0 && dims[nk-1].In == width
+	p, err := planOf(planKey{a.Length, x.DType, a.Kind != contract.FFTComplex, splitting(points, lines, beside)})
 	if err != nil {
 		return core.Errorf(core.MemoryError, c.Op, "%w", err)
 	}
@@ -90,9 +100,10 @@ type plan struct {
 }
 
 type planKey struct {
-	length      int
-	dtype       core.DType
-	real, split bool
+	length int
+	dtype  core.DType
+	real   bool
+	split  C.enum_fft_split
 }
 
 // plans are those of recent calls. A plan that is dropped is freed when no call uses it.
@@ -114,7 +125,7 @@ func planOf(key planKey) (*plan, error) {
 	if p != nil {
 		return p, nil
 	}
-	tables := C.plaitk_fft_new(C.int64_t(key.length), C.int64_t(key.dtype), C.int64_t(contract.Flag(key.real)), C.int64_t(contract.Flag(key.split)))
+	tables := C.plaitk_fft_new(C.int64_t(key.length), C.int64_t(key.dtype), C.int64_t(contract.Flag(key.real)), C.int64_t(key.split))
 	if tables == nil {
 		return nil, core.Errorf(core.MemoryError, "fft", "no memory for the tables of lines of %d elements", key.length)
 	}

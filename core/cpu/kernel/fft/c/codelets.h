@@ -5,6 +5,9 @@
 #define U NAME(fft_unaligned)
 #define M NAME(fft_mask)
 #define ROW NAME(fft_row)
+#define SOURCE NAME(fft_source)
+#define SINK NAME(fft_sink)
+#define PASS NAME(fft_pass)
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 typedef T V __attribute__((vector_size(LANES * sizeof(T))));
@@ -36,6 +39,10 @@ typedef struct {
 #define ODD(h, i) 2 * (i) + 1
 #define LOW(h, i) (i) / 2 + (i) % 2 * LANES
 #define HIGH(h, i) (i) / 2 + (i) % 2 * LANES + LANES / 2
+#define EVEN_FALLING(h, i) 2 * (LANES - 1 - (i))
+#define ODD_FALLING(h, i) 2 * (LANES - 1 - (i)) + 1
+#define LOW_FALLING(h, i) LANES / 2 - 1 - (i) / 2 + (i) % 2 * LANES
+#define HIGH_FALLING(h, i) LANES - 1 - (i) / 2 + (i) % 2 * LANES
 #define UPPER(h, i) ((i) & (h) ? (i) - (h) + LANES : (i))
 #define LOWER(h, i) ((i) & (h) ? (i) + LANES : (i) + (h))
 
@@ -71,6 +78,33 @@ INLINE ROW NAME(times)(ROW x, const T *w) {
 
 INLINE ROW NAME(conjugate)(ROW a) { return (ROW){a.re, -a.im}; }
 INLINE ROW NAME(swapped)(ROW a) { return (ROW){a.im, a.re}; }
+
+// A row of numbers that are side by side, and one of numbers in falling order of which p has the first.
+INLINE ROW NAME(side_by_side)(const T *p) {
+  V a = NAME(at)(p), b = NAME(at)(p + LANES);
+  return (ROW){SHUFFLE(a, b, EVEN, 0), SHUFFLE(a, b, ODD, 0)};
+}
+INLINE ROW NAME(falling)(const T *p) {
+  V a = NAME(at)(p - 2 * LANES + 2), b = NAME(at)(p - LANES + 2);
+  return (ROW){SHUFFLE(a, b, EVEN_FALLING, 0), SHUFFLE(a, b, ODD_FALLING, 0)};
+}
+INLINE void NAME(put_side_by_side)(T *p, ROW x) {
+  NAME(to)(p, SHUFFLE(x.re, x.im, LOW, 0));
+  NAME(to)(p + LANES, SHUFFLE(x.re, x.im, HIGH, 0));
+}
+INLINE void NAME(put_falling)(T *p, ROW x) {
+  NAME(to)(p - LANES + 2, SHUFFLE(x.re, x.im, LOW_FALLING, 0));
+  NAME(to)(p - 2 * LANES + 2, SHUFFLE(x.re, x.im, HIGH_FALLING, 0));
+}
+
+// times_each multiplies the lanes of two rows.
+INLINE ROW NAME(times_each)(ROW x, ROW w) { return (ROW){x.re * w.re - x.im * w.im, x.im * w.re + x.re * w.im}; }
+
+INLINE ROW NAME(scaled)(ROW a, T re, T im) { return (ROW){a.re * re, a.im * im}; }
+
+// number is a complex number in all lanes, imaginary part times `sign`.
+INLINE ROW NAME(number)(const T *p, T sign) { return (ROW){(V){0} + p[0], (V){0} + p[1] * sign}; }
+INLINE void NAME(put_number)(T *p, ROW x) { p[0] = x.re[0], p[1] = x.im[0]; }
 
 // Whether the pointers of all lanes follow each other in steps of `unit` elements.
 INLINE bool NAME(adjacent)(T *const *p, int64_t unit) {
@@ -139,6 +173,8 @@ static TARGET void NAME(load)(ROW *x, const int32_t *order, int64_t rows, T *con
 // `imag_scale`, or, for FFT_REAL, not at all.
 static TARGET void NAME(store)(const ROW *x, int64_t rows, T *const *p, int64_t lanes, int64_t step, int64_t imag,
                                T scale, T imag_scale, bool swap) {
+// What is written two vectors later is in memory, where many lines are: the processor sees no pattern in steps between these.
+#define FETCH(q) __builtin_prefetch((q) + 2 * LANES, 1)
 #define RE(i) ((swap ? x[i].im : x[i].re) * scale)
 #define IM(i) ((swap ? x[i].re : x[i].im) * imag_scale)
   if (lanes == LANES && imag == 1 && NAME(adjacent)(p, 2)) {
@@ -164,14 +200,14 @@ static TARGET void NAME(store)(const ROW *x, int64_t rows, T *const *p, int64_t 
       V v[LANES];
       for (int j = 0; j < LANES / 2; j++) v[2 * j] = RE(i + j), v[2 * j + 1] = IM(i + j);
       NAME(transpose)(v);
-      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + 2 * i, v[l]);
+      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + 2 * i, v[l]), FETCH(p[l] + 2 * i);
     }
   } else if (step == 1 && imag == FFT_REAL) {
     for (; i + LANES <= rows; i += LANES) {
       V v[LANES];
       for (int j = 0; j < LANES; j++) v[j] = RE(i + j);
       NAME(transpose)(v);
-      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + i, v[l]);
+      for (int l = 0; l < lanes; l++) NAME(to)(p[l] + i, v[l]), FETCH(p[l] + i);
     }
   }
   for (; i < rows; i++) {
@@ -181,39 +217,27 @@ static TARGET void NAME(store)(const ROW *x, int64_t rows, T *const *p, int64_t 
       if (imag != FFT_REAL) p[l][i * step + imag] = b[l];
     }
   }
+#undef FETCH
 #undef RE
 #undef IM
 }
 
 #include "passes.h"
 
-// convolve makes rows, in their order, their transform. scratch has room for two of the convolution.
-static TARGET void NAME(convolve)(const struct plaitk_fft_plan *p, ROW *x, ROW *scratch) {
-  const int32_t *order = p->whole.order;
-  const T *chirp = p->chirp, *filter = p->filter;
-  ROW *a = scratch, *b = a + p->m;
-  for (int64_t j = 0; j < p->points; j++) a[order[j]] = NAME(times)(x[j], chirp + 2 * j);
-  for (int64_t j = p->points; j < p->m; j++) a[order[j]] = (ROW){{0}, {0}};
-  NAME(transform)(&p->whole, a);
-  for (int64_t k = 0; k < p->m; k++) b[order[k]] = NAME(swapped)(NAME(times)(a[k], filter + 2 * k));
-  NAME(transform)(&p->whole, b);
-  for (int64_t j = 0; j < p->points; j++) x[j] = NAME(times)(NAME(swapped)(b[j]), chirp + 2 * j);
-}
-
 // separated returns element k of the transform of a real line, and in *other the one opposite, from elements k and m - k
 // of that of its m points, where w is the k-th power of the root.
-INLINE ROW NAME(separated)(ROW a, ROW b, const T *w, ROW *other) {
+INLINE ROW NAME(separated)(ROW a, ROW b, ROW w, ROW *other) {
   const T half = (T)0.5;
   ROW even = {(a.re + b.re) * half, (a.im - b.im) * half};
-  ROW odd = NAME(times)((ROW){(a.im + b.im) * half, (b.re - a.re) * half}, w);
+  ROW odd = NAME(times_each)((ROW){(a.im + b.im) * half, (b.re - a.re) * half}, w);
   *other = (ROW){even.re - odd.re, odd.im - even.im};
   return (ROW){even.re + odd.re, even.im + odd.im};
 }
 
 // joined is the way back, times 2. w is the conjugate of the power.
-INLINE ROW NAME(joined)(ROW a, ROW b, const T *w, ROW *other) {
+INLINE ROW NAME(joined)(ROW a, ROW b, ROW w, ROW *other) {
   ROW sum = {a.re + b.re, a.im - b.im};
-  ROW d = NAME(times)((ROW){a.re - b.re, a.im + b.im}, w);
+  ROW d = NAME(times_each)((ROW){a.re - b.re, a.im + b.im}, w);
   ROW p = {-d.im, d.re};
   *other = (ROW){sum.re - p.re, p.im - sum.im};
   return (ROW){sum.re + p.re, sum.im + p.im};
@@ -237,26 +261,32 @@ static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *
     in[l] = (T *)f->in + i, out[l] = (T *)f->out + o;
   }
   ROW *x = scratch, *y = x + points;
-  const int32_t *order = p->m ? NULL : p->whole.order;
+  const int32_t *order = p->whole.order;
   const T *w = p->halves;
   T scale = (T)f->scale, imag_scale = f->inverse ? -scale : scale;
   switch (f->kind) {
     case FFT_COMPLEX:
+      if (p->whole.ends && lanes == LANES && NAME(adjacent)(in, 2) && NAME(adjacent)(out, 2)) {
+        SOURCE source = {in[0], f->in_step, p->whole.element, f->inverse};
+        SINK sink = {.out = out[0], .scale = scale, .step = f->out_step, .swap = f->inverse};
+        NAME(transform)(&p->whole, x, &source, &sink);
+        break;
+      }
       NAME(load)(x, order, points, in, f->in_step, 1, f->inverse);
-      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
+      NAME(transform)(&p->whole, x, NULL, NULL);
       NAME(store)(x, points, out, lanes, f->out_step, 1, scale, scale, f->inverse);
       break;
     case FFT_REAL_TO_HALF:
       if (!w) {
         NAME(load)(x, order, points, in, f->in_step, FFT_REAL, false);
-        p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
+        NAME(transform)(&p->whole, x, NULL, NULL);
         NAME(store)(x, half + 1, out, lanes, f->out_step, 1, scale, imag_scale, false);
         break;
       }
       NAME(load)(x, order, points, in, 2 * f->in_step, f->in_step, false);
-      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
+      NAME(transform)(&p->whole, x, NULL, NULL);
       for (int64_t k = 0; k <= points / 2; k++) {
-        ROW other, a = NAME(separated)(x[k], x[k ? points - k : 0], w + 2 * k, &other);
+        ROW other, a = NAME(separated)(x[k], x[k ? points - k : 0], NAME(number)(w + 2 * k, 1), &other);
         y[points - k] = other, y[k] = a;
       }
       NAME(store)(y, points + 1, out, lanes, f->out_step, 1, scale, imag_scale, false);
@@ -272,122 +302,33 @@ static TARGET void NAME(lines)(const struct plaitk_fft *f, int64_t first, void *
         for (int64_t k = 1; k <= half; k++) {
           x[AT(k)] = NAME(swapped)(y[k]), x[AT(points - k)] = NAME(swapped)(NAME(conjugate)(y[k]));
         }
-        p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
+        NAME(transform)(&p->whole, x, NULL, NULL);
         NAME(store)(x, points, out, lanes, f->out_step, FFT_REAL, scale, scale, true);
         break;
       }
       y[points].im = (V){0};
       for (int64_t k = 0; k <= points / 2; k++) {
-        T conj[2] = {w[2 * k], -w[2 * k + 1]};
-        ROW other, a = NAME(joined)(y[k], y[points - k], conj, &other);
+        ROW other, a = NAME(joined)(y[k], y[points - k], NAME(number)(w + 2 * k, -1), &other);
         if (k) x[AT(points - k)] = NAME(swapped)(other);
         x[AT(k)] = NAME(swapped)(a);
       }
-      p->m ? NAME(convolve)(p, x, y + points + 1) : NAME(transform)(&p->whole, x);
+      NAME(transform)(&p->whole, x, NULL, NULL);
       NAME(store)(x, points, out, lanes, 2 * f->out_step, f->out_step, scale, scale, true);
   }
 }
 
-static TARGET void NAME(columns)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t imag, int64_t first,
-                                 void *middle, void *scratch) {
-  const struct plaitk_fft_plan *p = f->plan;
-  T *q[LANES];
-  for (int l = 0; l < LANES; l++) {
-    int64_t j = first + l < p->n2 ? first + l : p->n2 - 1;
-    q[l] = (T *)in + j * step;
-  }
-  ROW *x = scratch, *y = (ROW *)middle + first / LANES;
-  NAME(load)(x, p->first.order, p->n1, q, p->n2 * step, imag, NAME(swaps)(f));
-  NAME(transform)(&p->first, x);
-  const T *w = (const T *)p->in_group + 2 * (first % FFT_GROUP), *g = (const T *)p->of_group + 2 * (first / FFT_GROUP) * p->n1;
-  int64_t blocks = (p->n2 + LANES - 1) / LANES;
-  for (int64_t k = 0; k < p->n1; k++, w += 2 * FFT_GROUP, g += 2) {
-    V a = NAME(at)(w), b = NAME(at)(w + LANES);
-    ROW e = NAME(times)((ROW){SHUFFLE(a, b, EVEN, 0), SHUFFLE(a, b, ODD, 0)}, g);
-    y[k * blocks] = (ROW){x[k].re * e.re - x[k].im * e.im, x[k].re * e.im + x[k].im * e.re};
-  }
-}
+#include "stages.h"
 
-static TARGET void NAME(rows)(const struct plaitk_fft *f, const void *middle, int64_t first, void *out, int64_t step,
-                              int64_t imag, double scale, void *scratch) {
-  const struct plaitk_fft_plan *p = f->plan;
-  int64_t lanes = p->n1 - first < LANES ? p->n1 - first : LANES, blocks = (p->n2 + LANES - 1) / LANES;
-  ROW *x = scratch;
-  const ROW *q[LANES];
-  T *to[LANES];
-  for (int l = 0; l < LANES; l++) {
-    int64_t k = first + (l < lanes ? l : lanes - 1);
-    q[l] = (const ROW *)middle + k * blocks, to[l] = (T *)out + k * step;
-  }
-  for (int64_t b = 0; b < blocks; b++) {
-    V re[LANES], im[LANES];
-    for (int l = 0; l < LANES; l++) re[l] = q[l][b].re;
-    NAME(transpose)(re);
-    for (int l = 0; l < LANES; l++) im[l] = q[l][b].im;
-    NAME(transpose)(im);
-    const int32_t *order = p->second.order + b * LANES;
-    int64_t count = p->n2 - b * LANES;
-    for (int j = 0; j < LANES && j < count; j++) x[order[j]] = (ROW){re[j], im[j]};
-  }
-  NAME(transform)(&p->second, x);
-  NAME(store)(x, p->n2, to, lanes, p->n1 * step, imag, (T)scale, (T)scale, NAME(swaps)(f));
-}
-
-// A complex number as a row of one lane each would be slow, so the same formulas are here for numbers.
-#define SEPARATE(k)                                                                                      \
-  {                                                                                                      \
-    const T *a_ = z + 2 * (k), *b_ = z + 2 * ((k) ? m - (k) : 0), c_ = w[2 * (k)], s_ = w[2 * (k) + 1];  \
-    T er = (a_[0] + b_[0]) * (T)0.5, ei = (a_[1] - b_[1]) * (T)0.5;                                      \
-    T dr = (a_[1] + b_[1]) * (T)0.5, di = (b_[0] - a_[0]) * (T)0.5;                                      \
-    T qr = dr * c_ - di * s_, qi = di * c_ + dr * s_;                                                    \
-    T *y_ = y + (m - (k)) * step;                                                                        \
-    y_[0] = (er - qr) * scale, y_[1] = (qi - ei) * imag_scale;                                           \
-    y_ = y + (k) * step;                                                                                 \
-    y_[0] = (er + qr) * scale, y_[1] = (ei + qi) * imag_scale;                                           \
-  }
-
-static TARGET void NAME(separate)(const struct plaitk_fft *f, const void *points, int64_t first, int64_t last, void *out,
-                                  int64_t step) {
-  const T *z = points, *w = f->plan->halves;
-  T *y = out, scale = (T)f->scale, imag_scale = f->inverse ? -scale : scale;
-  int64_t m = f->plan->points;
-  if (!w) {
-    for (int64_t k = first; k < last; k++) y[k * step] = z[2 * k] * scale, y[k * step + 1] = z[2 * k + 1] * imag_scale;
-  } else if (step == 2) {
-    for (int64_t k = first; k < last; k++) SEPARATE(k)
-  } else {
-    for (int64_t k = first; k < last; k++) SEPARATE(k)
-  }
-}
-
-static TARGET void NAME(join)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t first, int64_t last,
-                              void *points) {
-  const T *x = in, *w = f->plan->halves, sign = f->inverse ? (T)1 : (T)-1;
-  T *z = points;
-  int64_t m = f->plan->points;
-  for (int64_t k = first; k < last; k++) {
-    const T *a = x + k * step;
-    if (!w) {
-      T im = k ? a[1] * sign : 0;
-      z[2 * k] = a[0], z[2 * k + 1] = im;
-      if (k) z[2 * (m - k)] = a[0], z[2 * (m - k) + 1] = -im;
-      continue;
-    }
-    const T *b = x + (m - k) * step;
-    T ai = k ? a[1] * sign : 0, bi = k ? b[1] * sign : 0, c = w[2 * k], s = -w[2 * k + 1];
-    T sr = a[0] + b[0], si = ai - bi, dr = a[0] - b[0], di = ai + bi;
-    T pr = -(di * c + dr * s), pi = dr * c - di * s;
-    if (k) z[2 * (m - k)] = sr - pr, z[2 * (m - k) + 1] = pi - si;
-    z[2 * k] = sr + pr, z[2 * k + 1] = si + pi;
-  }
-}
-
-static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(columns), NAME(rows), NAME(separate), NAME(join)};
+static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(columns), NAME(rows), NAME(modulate), NAME(filter),
+                                                 NAME(demodulate), NAME(separate), NAME(join)};
 
 #undef V
 #undef U
 #undef M
 #undef ROW
+#undef SOURCE
+#undef SINK
+#undef PASS
 #undef INLINE
 #undef EACH
 #undef SHUFFLE
@@ -395,12 +336,15 @@ static const struct fft_kernels NAME(kernels) = {LANES, NAME(lines), NAME(column
 #undef ODD
 #undef LOW
 #undef HIGH
+#undef EVEN_FALLING
+#undef ODD_FALLING
+#undef LOW_FALLING
+#undef HIGH_FALLING
 #undef UPPER
 #undef LOWER
 #undef TRANSPOSE_STEP
 #undef AT
 #undef OUTPUTS
-#undef SEPARATE
 #undef T
 #undef INT
 #undef LANES

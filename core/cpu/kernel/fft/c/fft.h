@@ -17,9 +17,9 @@
 // A real line of even length n is n/2 complex points, the even elements and i times the odd ones; a pass after the
 // transform, or before the inverse, separates them. One of odd length is complex with imaginary parts 0.
 //
-// A short line whose length has a large prime factor is a convolution: 2jk = j^2 + k^2 - (k-j)^2. It is a product of
-// transforms of a smooth length. (Bluestein, "A linear filtering approach to the computation of discrete Fourier
-// transform", 1970) Other lines with larger factors than radix passes take are convolutions of tensors: see core/op.
+// A line whose length has a large prime factor is a convolution: 2jk = j^2 + k^2 - (k-j)^2. It is a product of transforms of
+// a smooth length, which are split. (Bluestein, "A linear filtering approach to the computation of discrete Fourier
+// transform", 1970)
 //
 // The inverse transform is the forward one with real and imaginary parts exchanged in its input and output.
 #ifndef PLAITK_FFT_H
@@ -32,14 +32,17 @@ enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL };
 
 enum {
   FFT_MAX_PASSES = 64,
-  // The largest odd radix. Larger ones are slower than a convolution.
+  // The largest odd radix: larger ones are slower than a convolution. The same for split lines, and for few lines whose length
+  // does not allow it.
   FFT_MAX_RADIX = 251,
-  // The longest line that is a convolution.
-  FFT_MAX_CONVOLVED = 4096,
+  FFT_MAX_RADIX_SPLIT = 100,
+  FFT_MAX_RADIX_FEW = 31,
   // Bytes of rows that the nearest cache holds beside twiddles.
   FFT_NEAR = 32768,
-  // The largest radix that has a function of its own.
-  FFT_UNROLLED = 5,
+  // The most rows whose first and last pass read and write elements: those that the nearest cache holds.
+  FFT_MAX_ENDS = 256,
+  // The most points of a split line whose powers are all in a table.
+  FFT_MAX_TABLE = 4096,
   // Lines in a group: a multiple of every vector's lanes, so that choices and results do not depend on these.
   FFT_GROUP = 16,
 };
@@ -47,13 +50,20 @@ enum {
 // The distance of imaginary parts from real ones, of numbers that have none.
 #define FFT_REAL INT64_MIN
 
+// fft_generic reports whether a radix has no function of its own.
+static inline bool fft_generic(int32_t radix) { return radix > 5 && radix % 2 == 1; }
+
 // How to transform rows of one length.
 struct fft_plan {
   int64_t n;
   int32_t passes;
   int32_t radix[FFT_MAX_PASSES];
-  const int32_t *order;  // the row in which element i is loaded
-  // By pass: for a radix above FFT_UNROLLED, the powers of the root of that order. Then, but in the first pass, for k < m
+  // Whether the first pass can read elements and the last one write the result: their radices are 4, 8 or 16, and the rows
+  // are few.
+  bool ends;
+  const int32_t *order;    // the row in which element i is loaded
+  const int32_t *element;  // the element that is loaded in a row
+  // By pass: for a radix without a function of its own, the powers of the root of that order. Then, but in the first pass, for k < m
   // the powers w^k, w^2k ... of the root of order m * radix, where m is the product of the radices before.
   const void *twiddles;
 };
@@ -64,15 +74,18 @@ struct plaitk_fft_plan {
   int64_t points;         // of the complex transform: n, or n/2 for real lines of even length
   int64_t n1, n2;         // points = n1 * n2, or n1 = 0: lines are not split
   int32_t dtype, real;
-  struct fft_plan whole;  // of all points, or of m, if lines are not split
+  struct fft_plan whole;  // of all points, if lines are neither split nor convolutions
   struct fft_plan first, second;
-  // Of a convolution: its length, or 0; the powers w^(j^2) of the root of order 2 * points; the transform of the filter.
+  // Of a convolution: how to transform its length m, or NULL and 0; the powers w^(j^2) of the root of order 2 * points; the
+  // transform of the filter.
+  struct plaitk_fft_plan *convolution;
   int64_t m;
   const void *chirp;      // [points]
   const void *filter;     // [m], divided by m
-  // The powers w^(k1 * k2) of the root of order points are products: of k2's place in its group and of the group.
-  const void *in_group;   // [n1][FFT_GROUP]
-  const void *of_group;   // [groups of n2][n1]
+  // The powers w^(k1 * k2) of the root of order points, FFT_GROUP real parts and then as many imaginary ones of k2 in turn.
+  // Those of long lines are products: of the power of k2's place in its group and, in of_group, that of the group.
+  const void *in_group;   // [groups of n2, or 1][n1][2][FFT_GROUP]
+  const void *of_group;   // [groups of n2][n1], or NULL
   const void *halves;     // for real lines of even length: w^k for k <= points / 2, of the root of order n
   int64_t bytes;          // of all tables
   void *memory;
@@ -92,8 +105,10 @@ struct plaitk_fft {
   void *scratch;
 };
 
-// plaitk_fft_new makes a plan. `split` says that lines are split where the length allows it. It returns NULL for lack of
-// memory, and for a length with too large a factor.
+// Whether lines are split: never; if their points are a power of two; where the length allows it.
+enum fft_split { FFT_WHOLE, FFT_SPLIT_BINARY, FFT_SPLIT };
+
+// plaitk_fft_new makes a plan. It returns NULL for lack of memory.
 struct plaitk_fft_plan *plaitk_fft_new(int64_t n, int64_t dtype, int64_t real, int64_t split);
 void plaitk_fft_free(struct plaitk_fft_plan *p);
 
@@ -104,8 +119,7 @@ void plaitk_fft_run(plait_pool *pool, const struct plaitk_fft *f);
 // The pieces that depend on element type and instruction set.
 struct fft_kernels {
   int lanes;
-  // lines transforms the lines from `first` to first + lanes, or to the last. scratch has room for two transforms, and
-  // for two of a convolution.
+  // lines transforms the lines from `first` to first + lanes, or to the last. scratch has room for two transforms.
   void (*lines)(const struct plaitk_fft *f, int64_t first, void *scratch);
   // columns transforms the columns from `first` on of the matrix that is at `in`, into `middle`.
   void (*columns)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t imag, int64_t first, void *middle,
@@ -113,7 +127,14 @@ struct fft_kernels {
   // rows transforms the rows from `first` on of the matrix in `middle`, to `out`.
   void (*rows)(const struct plaitk_fft *f, const void *middle, int64_t first, void *out, int64_t step, int64_t imag,
                double scale, void *scratch);
-  // halves separates, or joins, elements from `first` to `last` and those opposite.
+  // modulate multiplies elements from `first` to `last` by the chirp, and writes zeros for those behind the last of the line.
+  // filter multiplies by the filter, and demodulate by the chirp again.
+  void (*modulate)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t imag, int64_t first, int64_t last,
+                   void *product);
+  void (*filter)(const struct plaitk_fft *f, int64_t first, int64_t last, void *product);
+  void (*demodulate)(const struct plaitk_fft *f, const void *product, int64_t first, int64_t last, void *out, int64_t step,
+                     int64_t imag, double scale);
+  // separate and join work on elements from `first` to `last` and those opposite.
   void (*separate)(const struct plaitk_fft *f, const void *points, int64_t first, int64_t last, void *out, int64_t step);
   void (*join)(const struct plaitk_fft *f, const void *in, int64_t step, int64_t first, int64_t last, void *points);
 };
