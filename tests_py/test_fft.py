@@ -39,7 +39,9 @@ def distance(a, b):
 def test_errors_in_single_precision_are_at_most_twice_numpys(name, n):
     # With the norm "ortho" NumPy computes in single precision too, in both directions.
     for lines in (1, 3, 18):
-        x = numbers((lines, n // 2 + 1 if name in HALF_INPUT else n), np.float32 if name in REAL_INPUT else np.complex64)
+        x = numbers(
+            (lines, n // 2 + 1 if name in HALF_INPUT else n), np.float32 if name in REAL_INPUT else np.complex64
+        )
         exact = getattr(np.fft, name)(x.astype(np.result_type(x, np.float64)), n, norm="ortho")
         error = distance(getattr(np.fft, name)(x, n, norm="ortho"), exact)
         for t in (plait.tensor(x), plait.tensor(x.T.copy()).T):  # lines one after the other, and side by side

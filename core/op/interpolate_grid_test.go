@@ -70,3 +70,34 @@ func TestGridSampleOutside(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "[0 0.75 NaN]", fmt.Sprint(got))
 }
+
+// TestGridSampleOfNaN has what PyTorch makes of places that are not numbers: the first element along their dimension where there is padding,
+// nothing in volumes and NaN in images where there is none, and no gradient.
+func TestGridSampleOfNaN(t *testing.T) {
+	nan := math.NaN()
+	image := core.FromSlice([]float64{1, 2, 3, 4}, 1, 1, 2, 2)
+	volume := core.FromSlice([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 1, 1, 2, 2, 2)
+	places := core.FromSlice([]float64{nan, 0.5, 0, nan, nan, nan, 0.5, 0.5}, 1, 1, 4, 2)
+	inside := core.FromSlice([]float64{nan, 0.5, 0.5, 0, nan, 0, 0.5, 0.5, 0.5}, 1, 1, 1, 3, 3)
+	for _, c := range []struct {
+		x, grid       *core.Tensor
+		padding, want string
+	}{
+		{image, places, "zeros", "[NaN NaN NaN 4]"}, {image, places, "border", "[3 1.5 1 4]"}, {image, places, "reflection", "[3 1.5 1 4]"},
+		{volume, inside, "zeros", "[0 0 8]"}, {volume, inside, "border", "[7 3.5 8]"}, {volume, inside, "reflection", "[7 3.5 8]"},
+	} {
+		for _, graph := range []bool{false, true} {
+			x := op.Clone(c.x).SetRequiresGrad(graph)
+			y := op.GridSample(x, c.grid, op.GridSampleOptions{PaddingMode: c.padding})
+			got, err := core.Values[float64](y.Detach())
+			require.NoError(t, err)
+			require.Equal(t, c.want, fmt.Sprint(got), "%s of %v, graph: %v", c.padding, c.x.Shape(), graph)
+			if graph {
+				require.NoError(t, autograd.Backward(op.NanSum(y, nil, false)))
+				total, err := core.Values[float64](op.Sum(x.Grad(), nil, false))
+				require.NoError(t, err)
+				require.False(t, math.IsNaN(total[0]), "%s of %v", c.padding, c.x.Shape())
+			}
+		}
+	}
+}

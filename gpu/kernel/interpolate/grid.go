@@ -81,7 +81,11 @@ func gridCall(r *shader.Recorder, c *core.Call) error {
 					index, weight, inside = index+" + ", weight+" * ", inside+" && "
 				}
 			}
-			w.Add("  if (%s) { sum += (%s) * ld_x(plane + %s); } else { sum += (%s) * real(0.0); }", inside, weight, index, weight)
+			outside := ""
+			if dims == 2 { // what is not a number stays so
+				outside = fmt.Sprintf(" else { sum += (%s) * real(0.0); }", weight)
+			}
+			w.Add("  if (%s) { sum += (%s) * ld_x(plane + %s); }%s", inside, weight, index, outside)
 		}
 		w.Add("  st_y(%s + i, sum);", out)
 	})
@@ -117,7 +121,7 @@ func paddedText(padding contract.GridPadding, align bool) string {
 `, low, span)
 	}
 	return fmt.Sprintf(`  var q = p;
-%s  if (q < real(0.0)) { q = real(0.0); }
+%s  if (!(q > real(0.0))) { q = real(0.0); }
   if (q > size - real(1.0)) { q = size - real(1.0); }
   return q;`, reflected)
 }

@@ -1,6 +1,6 @@
 // Places in a grid, of float32 and float64: see grid.c.
 
-// Moves a position along a dimension to where the padding has its element from.
+// Moves a position along a dimension to where the padding has its element from. NaN becomes 0, as in PyTorch.
 PLAIT_INLINE T FN(padded)(const struct plaitk_grid *g, T p, T size) {
   T low = g->align_corners ? 0 : (T)-0.5, span = g->align_corners ? size - 1 : size;
   if (g->padding == GRID_REFLECTION) {
@@ -8,7 +8,7 @@ PLAIT_INLINE T FN(padded)(const struct plaitk_grid *g, T p, T size) {
     p = span == 0 ? p * 0 : span - ABS(around - span) + low;
   }
   if (g->padding != GRID_ZEROS) {
-    p = p < 0 ? 0 : p;
+    p = p > 0 ? p : 0;
     p = p > size - 1 ? size - 1 : p;
   }
   return p;
@@ -67,6 +67,7 @@ PLAIT_INLINE void FN(neighbours)(const struct plaitk_grid *g, int64_t mode, cons
       bool inside = p >= 0 && p <= size - 1;
       int32_t whole = (int32_t)(inside ? p : 0);
       to[i] = inside ? whole : -1;
+      if (dims == 3) s[i] = inside ? s[i] : 0;  // in images, what is not a number stays so
     }
   }
 }
