@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -24,7 +25,7 @@ func (o GridSampleOptions) matrix(x, grid *core.Tensor) (m gridMatrix, err *core
 	index, step := Mul(Reshape(starts, m.samples, 1, 1), core.IntNum(int64(m.plane))), m.plane
 	for i, size := range sizes {
 		step /= size
-		at, share := neighbours(o.taps(m.coordinate(grid, i), size), x, size)
+		at, share := neighbours(o.taps(m.coordinate(grid, i), size, k), x, size)
 		if at.Err() != nil {
 			return m, at
 		}
@@ -70,6 +71,10 @@ func (o GridSampleOptions) sums(x, grid *core.Tensor) *core.Tensor {
 		return err
 	}
 	rows := CSRMatmul(m.crow, m.col, m.entries(m.weight), channelsLast(x), CSROptions{})
+	if len(m.shares) == 2 && o.PaddingMode == "zeros" && o.Mode != "nearest" { // what is not a number has no neighbours, and stays so
+		g := Reshape(grid.Detach(), m.samples*m.points, 2)
+		rows = Add(rows, Sum(Sub(g, g), []int{1}, true))
+	}
 	return channelsSecond(rows, append([]int{x.Size(0), x.Size(1)}, grid.Shape()[1:len(grid.Shape())-1]...))
 }
 
@@ -94,7 +99,7 @@ func (o GridSampleOptions) gradients(ctx *core.BackwardContext, x, grid, g *core
 	coordinates := make([]*core.Tensor, len(m.shares))
 	for i, size := range x.Shape()[2:] {
 		factors := slices.Clone(m.shares)
-		factors[i] = o.slopes(m.coordinate(grid, i), size)
+		factors[i] = o.slopes(m.coordinate(grid, i), size, len(m.shares))
 		coordinates[len(coordinates)-1-i] = Sum(Mul(dots, weightsOf(factors)), []int{1}, false)
 	}
 	ctx.Set(1, Reshape(Stack(coordinates, -1), grid.Shape()...))
@@ -126,9 +131,10 @@ func neighbours(taps []tap, x *core.Tensor, size int) (at, share *core.Tensor) {
 	}
 	p := Stack(places, 1)
 	inside := within(p, size)
-	share = castTo(inside, x.DType())
 	if len(shares) > 0 {
-		share = Mul(Stack(shares, 1), share)
+		share = Where(inside, Stack(shares, 1), core.Num(0))
+	} else {
+		share = castTo(inside, x.DType())
 	}
 	return castTo(Where(inside, p, core.Num(0)), core.Int64), share
 }
@@ -139,8 +145,8 @@ func within(p *core.Tensor, size int) *core.Tensor {
 }
 
 // slopes returns the derivatives of the shares of [GridSampleOptions.taps]: [n, taps, points].
-func (o GridSampleOptions) slopes(g *core.Tensor, size int) *core.Tensor {
-	taps := o.taps(g, size)
+func (o GridSampleOptions) slopes(g *core.Tensor, size, dims int) *core.Tensor {
+	taps := o.taps(g, size, dims)
 	list := make([]*core.Tensor, len(taps))
 	p := o.place(g, size)
 	low := Floor(p.Detach())
@@ -152,7 +158,7 @@ func (o GridSampleOptions) slopes(g *core.Tensor, size int) *core.Tensor {
 		case "bicubic":
 			slope = Mul(keysSlope(Sub(p, low), i), core.Num(o.scale(size)))
 		default:
-			slope = Mul(o.paddedSlope(p.Detach(), size), core.Num(o.scale(size)*float64(2*i-1)))
+			slope = Mul(o.paddedSlope(p.Detach(), size, dims), core.Num(o.scale(size)*float64(2*i-1)))
 		}
 		list[i] = Mul(slope, castTo(within(t.at.Detach(), size), slope.DType()))
 	}
@@ -170,19 +176,19 @@ func times(x, y *core.Tensor) *core.Tensor {
 // A tap is what one of the neighbours of each place along a dimension gives: its index, and its share, nil for all.
 type tap struct{ at, share *core.Tensor }
 
-// taps returns the neighbours along a dimension of the coordinates g, [n, points].
-func (o GridSampleOptions) taps(g *core.Tensor, size int) []tap {
+// taps returns the neighbours along one of several dimensions of the coordinates g, [n, points].
+func (o GridSampleOptions) taps(g *core.Tensor, size, dims int) []tap {
 	p := o.place(g, size)
 	if o.Mode == "bicubic" {
 		low := Floor(p.Detach())
 		t := Sub(p, low)
 		var out []tap
 		for i := range 4 {
-			out = append(out, tap{o.padded(Add(low, core.Num(float64(i-1))), size), keys(t, i)})
+			out = append(out, tap{o.padded(Add(low, core.Num(float64(i-1))), size, dims), keys(t, i)})
 		}
 		return out
 	}
-	p = o.padded(p, size)
+	p = o.padded(p, size, dims)
 	if o.Mode == "nearest" {
 		return []tap{{Round(p.Detach()), nil}}
 	}
@@ -229,9 +235,18 @@ func (o GridSampleOptions) scale(size int) float64 {
 	return float64(size) / 2
 }
 
-// padded returns the places p along a dimension with those outside moved to where the padding has its elements from.
-func (o GridSampleOptions) padded(p *core.Tensor, size int) *core.Tensor {
-	if o.PaddingMode == "reflection" {
+// padded returns the places p along a dimension with those outside moved to where the padding has its elements from. NaN, and infinities
+// that would be reflected, become the first place of an image and the last of a volume, as in PyTorch.
+func (o GridSampleOptions) padded(p *core.Tensor, size, dims int) *core.Tensor {
+	lost := core.Num(0)
+	if dims == 3 {
+		lost = core.Num(float64(size - 1))
+	}
+	switch o.PaddingMode {
+	case "border":
+		p = Where(Eq(p, p), p, lost)
+	case "reflection":
+		p = Where(Lt(Abs(p.Detach()), core.Num(math.Inf(1))), p, lost)
 		if folded, low, span := o.folded(p, size); span == 0 {
 			p = Mul(p, core.Num(0))
 		} else {
@@ -257,7 +272,7 @@ func (o GridSampleOptions) folded(p *core.Tensor, size int) (folded *core.Tensor
 }
 
 // paddedSlope returns the derivative of padded: 1, -1 or 0.
-func (o GridSampleOptions) paddedSlope(p *core.Tensor, size int) *core.Tensor {
+func (o GridSampleOptions) paddedSlope(p *core.Tensor, size, dims int) *core.Tensor {
 	slope := OnesLike(p, TensorOptions{})
 	if o.PaddingMode == "zeros" {
 		return slope
@@ -267,6 +282,6 @@ func (o GridSampleOptions) paddedSlope(p *core.Tensor, size int) *core.Tensor {
 			slope = Where(Lt(folded, core.Num(span)), slope, core.Num(-1))
 		}
 	}
-	q := o.padded(p, size)
+	q := o.padded(p, size, dims)
 	return Where(LogicalAnd(Gt(q, core.Num(0)), Lt(q, core.Num(float64(size-1)))), slope, core.Num(0))
 }

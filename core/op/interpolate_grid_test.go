@@ -71,8 +71,8 @@ func TestGridSampleOutside(t *testing.T) {
 	require.Equal(t, "[0 0.75 NaN]", fmt.Sprint(got))
 }
 
-// TestGridSampleOfNaN has what PyTorch makes of places that are not numbers: the first element along their dimension where there is padding,
-// nothing in volumes and NaN in images where there is none, and no gradient.
+// TestGridSampleOfNaN has what PyTorch makes of places that are not numbers: where there is padding, the first element along their dimension of
+// an image and the last of a volume; where there is none, NaN in images, nothing in volumes. Images get no gradient from NaN.
 func TestGridSampleOfNaN(t *testing.T) {
 	nan := math.NaN()
 	image := core.FromSlice([]float64{1, 2, 3, 4}, 1, 1, 2, 2)
@@ -84,7 +84,7 @@ func TestGridSampleOfNaN(t *testing.T) {
 		padding, want string
 	}{
 		{image, places, "zeros", "[NaN NaN NaN 4]"}, {image, places, "border", "[3 1.5 1 4]"}, {image, places, "reflection", "[3 1.5 1 4]"},
-		{volume, inside, "zeros", "[0 0 8]"}, {volume, inside, "border", "[7 3.5 8]"}, {volume, inside, "reflection", "[7 3.5 8]"},
+		{volume, inside, "zeros", "[0 0 8]"}, {volume, inside, "border", "[8 5.5 8]"}, {volume, inside, "reflection", "[8 5.5 8]"},
 	} {
 		for _, graph := range []bool{false, true} {
 			x := op.Clone(c.x).SetRequiresGrad(graph)

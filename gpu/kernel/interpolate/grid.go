@@ -33,7 +33,7 @@ func gridCall(r *shader.Recorder, c *core.Call) error {
 		return nil
 	}
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
-		w.Func("padded(p: real, size: real) -> real", paddedText(a.Padding, align))
+		w.Func("padded(p: real, size: real) -> real", paddedText(a.Padding, align, dims))
 		w.Func("near(t: real) -> real", "  return (real(1.25) * t - real(2.25)) * t * t + real(1.0);")
 		w.Func("far(t: real) -> real", "  return ((real(-0.75) * t + real(3.75)) * t - real(6.0)) * t + real(3.0);")
 		w.Each(count)
@@ -100,11 +100,14 @@ func power(base, n int) int {
 }
 
 // paddedText is the body of a function that moves a position along a dimension to where the padding has its element from.
-func paddedText(padding contract.GridPadding, align bool) string {
+func paddedText(padding contract.GridPadding, align bool, dims int) string {
 	if padding == contract.GridZeros {
 		return "  return p;"
 	}
-	reflected := ""
+	reflected, first, last := "", "!(q > real(0.0))", "q > size - real(1.0)" // NaN goes to the first place, as in PyTorch,
+	if dims == 3 {                                                           // and in volumes to the last
+		first, last = "q < real(0.0)", "!(q < size - real(1.0))"
+	}
 	if padding == contract.GridReflection {
 		low, span := "real(-0.5)", "size"
 		if align {
@@ -121,7 +124,7 @@ func paddedText(padding contract.GridPadding, align bool) string {
 `, low, span)
 	}
 	return fmt.Sprintf(`  var q = p;
-%s  if (!(q > real(0.0))) { q = real(0.0); }
-  if (q > size - real(1.0)) { q = size - real(1.0); }
-  return q;`, reflected)
+%s  if (%s) { q = real(0.0); }
+  if (%s) { q = size - real(1.0); }
+  return q;`, reflected, first, last)
 }

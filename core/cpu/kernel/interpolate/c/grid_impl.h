@@ -1,6 +1,7 @@
 // Places in a grid, of float32 and float64: see grid.c.
 
-// Moves a position along a dimension to where the padding has its element from. NaN becomes 0, as in PyTorch.
+// Moves a position along a dimension to where the padding has its element from. NaN becomes the first place of an image and
+// the last of a volume, as in PyTorch.
 PLAIT_INLINE T FN(padded)(const struct plaitk_grid *g, T p, T size) {
   T low = g->align_corners ? 0 : (T)-0.5, span = g->align_corners ? size - 1 : size;
   if (g->padding == GRID_REFLECTION) {
@@ -8,7 +9,8 @@ PLAIT_INLINE T FN(padded)(const struct plaitk_grid *g, T p, T size) {
     p = span == 0 ? p * 0 : span - ABS(around - span) + low;
   }
   if (g->padding != GRID_ZEROS) {
-    p = p > 0 ? p : 0;
+    p = p == p ? p : g->dims == 3 ? size - 1 : 0;
+    p = p < 0 ? 0 : p;
     p = p > size - 1 ? size - 1 : p;
   }
   return p;
