@@ -428,3 +428,35 @@ def test_checks_of_gradients_take_sparse_tensors():
     with pytest.raises(plait.autograd.GradcheckError):
         check(lambda s: s.detach() * 2 + s * 0, s)
     assert not check(lambda s: s.detach() * 2 + s * 0, s, raise_exception=False)
+
+
+def test_rows_are_reduced():
+    dense = plait.tensor([[1.0, 2, 0], [0, 0, 0], [0, 3, 4]])
+    x = plait.tensor([[1.0, -2], [3, 4], [-5, 6]])
+    for reduce, want in {
+        "sum": [[7, 6], [0, 0], [-11, 36]],
+        "mean": [[3.5, 3], [0, 0], [-5.5, 18]],
+        "amax": [[6, 8], [0, 0], [9, 24]],
+        "amin": [[1, -2], [0, 0], [-20, 12]],
+    }.items():
+        assert plait.sparse.mm(dense.to_sparse_csr(), x, reduce).tolist() == want, reduce
+    s, leaf = dense.to_sparse_csr().requires_grad_(), x.clone().requires_grad_()
+    plait.sparse.mm(s, leaf, "amax").sum().backward()
+    assert leaf.grad.tolist() == [[0, 0], [2 + 3, 2], [0, 4]]
+    assert s.grad.to_dense().tolist() == [[0, 3 + 4, 0], [0, 0, 0], [0, 3, 6]]
+    with pytest.raises(NotImplementedError, match="compressed rows"):
+        plait.sparse.mm(dense.to_sparse(), x, "mean")
+    with pytest.raises(RuntimeError, match="got prod"):
+        plait.sparse.mm(s, x, "prod")
+
+
+@pytest.mark.parametrize("layout", ["to_sparse", "to_sparse_csr"])
+def test_whole_dimensions_are_indices(layout):
+    dense = plait.tensor([[1.0, 2, 0], [0, 0, 0], [0, 3, 4]])
+    s = getattr(dense, layout)()
+    for index in [(slice(None), 1), (slice(None), -1), (0, slice(None)), (..., 1), (2, ...), (..., 2, slice(None))]:
+        assert s[index].to_dense().tolist() == dense[index].tolist(), index
+    assert s[2, 1] == 3
+    for index in [None, slice(None), slice(0, 2), (slice(0, 1), 1)]:
+        with pytest.raises(NotImplementedError, match="whole dimensions"):
+            s[index]

@@ -54,12 +54,30 @@ __all__ = [
 ]
 
 
-def mm(sparse: Tensor, dense: Tensor) -> Tensor:
+def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
     """Returns the product of two matrices, one of them sparse; that of two sparse ones is sparse.
 
     Gradients flow to the values of the sparse one and to the dense one.
+
+    Args:
+        sparse: a matrix
+        dense: another
+        reduce: what becomes of the products of a row's entries: their "sum"; or, if `sparse` is in compressed rows,
+            "mean", "amax" or "amin", which are 0 where a row has no entries
     """
-    return _ops.mm(sparse, dense)
+    if reduce == "sum":
+        return _ops.mm(sparse, dense)
+    if reduce not in ("mean", "amax", "amin"):
+        raise ShapeError(f"mm: want reduce to be sum, mean, amax or amin, got {reduce}")
+    if not isinstance(sparse, SparseTensor) or not sparse.is_sparse_csr:
+        raise NotImplementedError(f"mm: {reduce} wants a matrix in compressed rows, which to_sparse_csr() makes")
+    counts = sparse.crow_indices().diff()
+    if reduce == "mean":
+        return _ops.mm(sparse, dense) / counts.clamp(min=1).unsqueeze(1).to(dense.dtype)
+    rows = _ops.repeat_interleave(_ops.arange(end=sparse.shape[0], device=dense.device), counts)
+    products = sparse.values().unsqueeze(1) * dense[sparse.col_indices()]
+    out = dense.new_zeros(sparse.shape[0], dense.shape[1])
+    return out.index_reduce(0, rows, products, reduce, include_self=False)
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:

@@ -126,14 +126,22 @@ class SparseTensor(Tensor):
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, index: Any) -> Any:
-        at = index if isinstance(index, tuple) else (index,)
-        if not all(isinstance(i, int) and not isinstance(i, bool) for i in at):
+        at = list(index) if isinstance(index, tuple) else [index]
+        for i, part in enumerate(at):
+            if part is ...:
+                at[i : i + 1] = [slice(None)] * (self.dim() - len(at) + 1)
+                break
+        numbers = [i for i in at if isinstance(i, int) and not isinstance(i, bool)]
+        slices = [i for i in at if isinstance(i, slice) and i == slice(None)]
+        if not numbers or len(numbers) + len(slices) < len(at):
             raise NotImplementedError(
-                f"index: a sparse tensor takes whole numbers, got {index!r:.60}; use index_select, or to_dense()"
+                f"index: a sparse tensor takes whole numbers and whole dimensions, got {index!r:.60}; use index_select, "
+                "or to_dense()"
             )
-        out: Any = self
-        for i in at:
-            out = _ops.select(out, 0, i)
+        out: Any = self.to_sparse_coo() if slices else self
+        for d in reversed(range(len(at))):
+            if not isinstance(at[d], slice):
+                out = _ops.select(out, d, at[d])
         return out
 
     def __setitem__(self, index: Any, value: Any) -> None:
