@@ -6,6 +6,9 @@ import (
 
 // beginForward starts a forward pass of unit u. It does something only for the root, whose forward pass is that of the model.
 func (t *Tree) beginForward(u *Unit) error {
+	if err := t.goOn(u); err != nil {
+		return err
+	}
 	defer func() { t.stepErr = nil }()
 	grad := core.CurrentMode().GradEnabled()
 	if u != t.root() {
@@ -27,6 +30,43 @@ func (t *Tree) beginForward(u *Unit) error {
 	if grad {
 		t.completedRun, t.postForwardOrder = nil, nil
 		clear(t.inputGradHooks)
+	}
+	return nil
+}
+
+// InStep runs fn, a step of several passes, such as those of micro-batches. A pass does not begin it anew if it has failed, on this rank or on
+// another; otherwise every forward pass does. If fn returns an error, the step fails on all ranks.
+func (t *Tree) InStep(fn func() error) error {
+	t.BeginStep()
+	err := fn()
+	t.EndStep(err)
+	return err
+}
+
+// BeginStep begins what [Tree.InStep] runs.
+func (t *Tree) BeginStep() { t.inStep, t.stepPasses, t.stepErr = true, 0, nil }
+
+// EndStep ends what [Tree.BeginStep] has begun, with its error if it has failed.
+func (t *Tree) EndStep(err error) {
+	t.inStep = false
+	if err != nil {
+		_ = t.root().FailStep(err)
+	}
+}
+
+// goOn returns the error with which a step of several passes has failed before this one.
+func (t *Tree) goOn(u *Unit) error {
+	if !t.inStep {
+		return nil
+	}
+	if t.stepErr != nil {
+		return t.stepErr
+	}
+	if u == t.root() {
+		t.stepPasses++
+	}
+	if t.stepPasses > 1 {
+		return t.revoked()
 	}
 	return nil
 }

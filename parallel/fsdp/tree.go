@@ -39,6 +39,8 @@ type Tree struct {
 	completedRun *autograd.Run      // the step's last backward pass that all ranks have ended
 	forwardErr   error              // first error of the running forward pass
 	stepErr      error              // error of the failed step, until the next step begins
+	inStep       bool               // passes belong to one step: see [Tree.InStep]
+	stepPasses   int                // number of forward passes of the model in it
 }
 
 // NewTree makes a tree of units; units[0] is the root. Units of other trees move to the new one, which is allowed between passes only.

@@ -65,12 +65,7 @@ func NewPipeline(model *nn.Sequential, devices []string, o Options) (*Pipeline, 
 	if p.executor, err = NewExecutor(open, place); err != nil {
 		return nil, err
 	}
-	sizes := o.Split
-	if sizes == nil {
-		sizes, err = Balance(layerCosts(model), len(place))
-	} else {
-		err = checkSplit(sizes, len(place), len(model.Layers))
-	}
+	sizes, err := Split(model, len(place), o.Split)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +98,15 @@ func (p *Pipeline) placeStages(devices int) ([]int, error) {
 		return nil, core.Errorf(core.ValueError, "pipeline", "%s needs at least as many micro-batches as devices, got %d for %d", o.Schedule, o.Chunks, devices)
 	}
 	return Place(o.Schedule, devices, chunks)
+}
+
+// Split returns the number of layers of each stage of a model: sizes, if they fit, or without sizes such that the stages have about equally many
+// parameters.
+func Split(model *nn.Sequential, stages int, sizes []int) ([]int, error) {
+	if sizes == nil {
+		return Balance(layerCosts(model), stages)
+	}
+	return sizes, checkSplit(sizes, stages, len(model.Layers))
 }
 
 func checkSplit(sizes []int, stages, layers int) error {

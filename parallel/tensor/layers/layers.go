@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/core/nn"
 	"github.com/plait-ml/plait/parallel/mesh"
 	"github.com/plait-ml/plait/parallel/tensor"
@@ -135,7 +136,7 @@ func Divide(m nn.Module, on *mesh.Mesh, plan map[string]Style) error {
 		if !ok || made[n.Tensor] != nil || n.Tensor.Parts() != nil {
 			continue
 		}
-		t := tensor.Distribute(n.Tensor, on, []core.Placement{at})
+		t := distribute(n.Tensor, on, at)
 		if err := t.Err(); err != nil {
 			release(maps.Values(made))
 			return fmt.Errorf("%s: %w", n.Name, err)
@@ -154,20 +155,27 @@ func Divide(m nn.Module, on *mesh.Mesh, plan map[string]Style) error {
 	return nil
 }
 
+// distribute returns a tensor as a distributed one. One on the meta device has its values, as a whole, for a moment.
+func distribute(t *core.Tensor, on *mesh.Mesh, at core.Placement) *core.Tensor {
+	requires := t.RequiresGrad()
+	if t.Device().Kind() == core.MetaKind {
+		dev, err := core.CurrentContext().DefaultDevice()
+		if err != nil {
+			return core.ErrorTensor(err)
+		}
+		t = meta.Materialize(t.Detach(), dev)
+	}
+	d := tensor.Distribute(t, on, []core.Placement{at})
+	if d.Err() != nil {
+		return d
+	}
+	return d.SetRequiresGrad(requires)
+}
+
 // compare returns an error on all ranks of a mesh unless they have the same plan.
 func compare(on *mesh.Mesh, plan map[string]Style) error {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(plan)) {
-		fmt.Fprintf(&text, "%s: %T", name, plan[name])
-		if s := plan[name]; s != nil {
-			if _, f, err := s.lay(&nn.Linear{}); err == nil { // the styles have pointers, whose text differs between ranks
-				fmt.Fprintf(&text, "%v", f)
-			}
-		}
-		text.WriteString("; ")
-	}
 	g := on.Group(0)
-	w := g.For("plans of layers").StartExchange(what, []byte(text.String()))
+	w := g.For("plans of layers").StartExchange(what, []byte(Describe(plan)))
 	if err := w.Wait(); err != nil {
 		return err
 	}
@@ -180,38 +188,76 @@ func compare(on *mesh.Mesh, plan map[string]Style) error {
 	return nil
 }
 
+// Describe returns a text that is the same for equal plans.
+func Describe(plan map[string]Style) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(plan)) {
+		fmt.Fprintf(&text, "%s: %T", name, plan[name])
+		if s := plan[name]; s != nil {
+			if _, f, err := s.lay(&nn.Linear{}); err == nil { // the styles have pointers, whose text differs between ranks
+				fmt.Fprintf(&text, "%v", f)
+			}
+		}
+		text.WriteString("; ")
+	}
+	return text.String()
+}
+
+// Check returns the error that [Divide] would return for a plan that does not fit the module, which it does not change.
+func Check(m nn.Module, plan map[string]Style) error {
+	_, _, err := chosen(m, plan)
+	return err
+}
+
+// Here returns a plan for the layers of m that are not elsewhere, by their own names: of a module of which other ranks have some layers.
+func Here(m nn.Module, plan map[string]Style, elsewhere func(nn.Module) bool) map[string]Style {
+	own := map[string]Style{}
+	for _, p := range nn.Modules(m) {
+		if pattern, ok := namedBy(plan, p.Name); ok && !elsewhere(p.Module) {
+			own[p.Name] = plan[pattern]
+		}
+	}
+	return own
+}
+
+// namedBy returns the first pattern of a plan that a name matches.
+func namedBy(plan map[string]Style, name string) (pattern string, ok bool) {
+	for _, pattern := range slices.Sorted(maps.Keys(plan)) {
+		if matches(pattern, name) {
+			return pattern, true
+		}
+	}
+	return "", false
+}
+
 // chosen returns the layers that a plan names, and how their tensors lie.
 func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*core.Tensor]core.Placement, err error) {
 	placements = map[*core.Tensor]core.Placement{}
-	used := map[string]bool{}
 	for _, p := range nn.Modules(m) {
-		for _, pattern := range slices.Sorted(maps.Keys(plan)) {
-			if !matches(pattern, p.Name) {
-				continue
+		pattern, ok := namedBy(plan, p.Name)
+		if !ok {
+			continue
+		}
+		l, ok := p.Module.(nn.Layer)
+		if !ok {
+			return nil, nil, core.Errorf(core.TypeError, what, "%s is a %T, want a layer, which maps one tensor to another", p.Name, p.Module)
+		}
+		if plan[pattern] == nil {
+			return nil, nil, core.Errorf(core.ValueError, what, "%s has no style", pattern)
+		}
+		own, f, err := plan[pattern].lay(l)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		parts = append(parts, part{l, f})
+		for _, n := range nn.NamedTensors(l) {
+			if _, ok := placements[n.Tensor]; !ok {
+				placements[n.Tensor] = own[n.Name] // replicated if the style does not say
 			}
-			used[pattern] = true
-			l, ok := p.Module.(nn.Layer)
-			if !ok {
-				return nil, nil, core.Errorf(core.TypeError, what, "%s is a %T, want a layer, which maps one tensor to another", p.Name, p.Module)
-			}
-			if plan[pattern] == nil {
-				return nil, nil, core.Errorf(core.ValueError, what, "%s has no style", pattern)
-			}
-			own, f, err := plan[pattern].lay(l)
-			if err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
-			}
-			parts = append(parts, part{l, f})
-			for _, n := range nn.NamedTensors(l) {
-				if _, ok := placements[n.Tensor]; !ok {
-					placements[n.Tensor] = own[n.Name] // replicated if the style does not say
-				}
-			}
-			break
 		}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(plan)) {
-		if !used[pattern] {
+		if !slices.ContainsFunc(nn.Modules(m), func(p nn.Part) bool { return matches(pattern, p.Name) }) {
 			var names []string
 			for _, p := range nn.Modules(m) {
 				if p.Name != "" {
