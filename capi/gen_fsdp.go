@@ -53,6 +53,11 @@ func plait_fsdp_unit_fail_step(h C.plait_object, why C.plait_string, memory C.bo
 	return C.plait_status(bind.FsdpUnitFailStep(int64(h), C.GoString(why), bool(memory)))
 }
 
+//export plait_fsdp_unit_step
+func plait_fsdp_unit_step(h C.plait_object, on C.bool) C.plait_status {
+	return C.plait_status(bind.FsdpUnitStep(int64(h), bool(on)))
+}
+
 //export plait_fsdp_unit_unshard
 func plait_fsdp_unit_unshard(h C.plait_object, show C.bool) C.plait_status {
 	return C.plait_status(bind.FsdpUnitUnshard(int64(h), bool(show)))

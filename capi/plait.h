@@ -1229,6 +1229,10 @@ plait_status plait_fsdp_unit_fail(plait_object h, plait_string why, bool memory)
 // lacking. Other ranks are told.
 plait_status plait_fsdp_unit_fail_step(plait_object h, plait_string why, bool memory);
 
+// plait_fsdp_unit_step says that a step of several passes through a unit's model begins, or with on not set
+// that it has ended.
+plait_status plait_fsdp_unit_step(plait_object h, bool on);
+
 // plait_fsdp_unit_unshard begins to gather a unit's parameters, and with show set makes the module's tensors
 // the full ones. It may wait for the device.
 plait_status plait_fsdp_unit_unshard(plait_object h, bool show);
@@ -1517,6 +1521,27 @@ plait_status plait_optim_step_next(plait_object h);
 // plait_optim_step_loss gives the step the loss that it wanted; 0 gives the step up, after which
 // plait_optim_step_next waits until parameters are what they were. It may wait for the device.
 plait_status plait_optim_step_loss(plait_object h, plait_tensor loss);
+
+// --- parallel ---
+
+// plait_parallel_axes writes which axis of a mesh is for the stages of a pipeline, for copies, for shards and
+// for divided layers, in this order: -1 for none, or one of a single rank. given are the names that a program
+// gives them, separated by line breaks; an empty one is the way's own.
+plait_status plait_parallel_axes(plait_object mesh, plait_string given, int64_t *out);
+
+// plait_parallel_agree fails on every rank of a mesh unless all have the same facts, a list of pairs of texts
+// in JSON: what is told, and what is told of it. Every rank calls it. It may wait for the device.
+plait_status plait_parallel_agree(plait_object mesh, plait_string name, plait_string facts);
+
+// plait_parallel_broadcast gives all ranks of a mesh the values that its first rank has of n tensors. Every
+// rank calls it. It may wait for the device.
+plait_status plait_parallel_broadcast(plait_object mesh, plait_tensors list, int64_t n);
+
+// plait_parallel_average replaces the gradients of n parameters by their averages over the ranks of a group.
+// A gradient that some ranks lack counts as zero there, and one that all lack stays absent. problem is why
+// the rank's pass has failed, or empty: if one has, every rank gets an error. Every rank calls it. It may
+// wait for the device.
+plait_status plait_parallel_average(plait_object of, plait_tensors params, int64_t n, plait_string problem);
 
 // --- pipeline ---
 

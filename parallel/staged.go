@@ -24,8 +24,7 @@ type staged struct {
 	place    []int // the rank of each stage
 	tied     []tie
 	device   core.Device
-	here     map[int]*stage                            // this rank's, by number
-	call     map[int]func(x *core.Tensor) *core.Tensor // of these
+	here     map[int]*stage // this rank's, by number
 	executor *pipeline.Executor
 	others   map[*core.Tensor]bool // copies of parameters that count on another rank
 }

@@ -83,14 +83,24 @@ def on_one(make, steps):
 
 
 @pytest.mark.parametrize("at", [0, 1])
-@pytest.mark.parametrize("names", [{"tp": 2}, {"pp": 2, "tp": 2}, {"dp": 2, "tp": 2}, {"fsdp": 2, "tp": 2}])
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"tp": 2},
+        {"pp": 2, "tp": 2},
+        {"dp": 2, "tp": 2},
+        {"fsdp": 2, "tp": 2},
+        {"pp": 2, "dp": 2},
+        {"pp": 2, "fsdp": 2},
+    ],
+)
 def test_a_rank_that_raises_fails_the_step_of_all(names, at):
     make, plan = (staged, STAGED) if "pp" in names else (Model, PLAN)
     want = on_one(make, range(4))
 
     def fn(rank):
         mesh = dist.init_device_mesh("cpu", tuple(names.values()), mesh_dim_names=tuple(names))
-        m = plait.parallelize(started(make), mesh, tp={"plan": plan}, loss_fn=F.mse_loss)
+        m = plait.parallelize(started(make), mesh, tp={"plan": plan} if "tp" in names else None, loss_fn=F.mse_loss)
         opt = plait.optim.AdamW(m.parameters(), lr=0.05)
         rows = 8 // m.data_parallel_size
         mine = slice(rows * m.data_parallel_rank, rows * (m.data_parallel_rank + 1))
@@ -239,12 +249,16 @@ def test_what_a_pass_has_exchanged_is_not_used_in_the_next():
     on_ranks(2, fn)
 
 
-def test_a_batch_that_one_rank_of_a_pipeline_refuses():
+@pytest.mark.parametrize("data_axis", [None, "dp", "fsdp"])
+def test_a_batch_that_one_rank_of_a_pipeline_refuses(data_axis):
     want = on_one(staged, range(2))
 
-    def fn(rank):
-        mesh = dist.init_device_mesh("cpu", (2,), mesh_dim_names=("pp",))
+    def fn(_rank):
+        shape, names = ((2,), ("pp",)) if data_axis is None else ((2, 2), ("pp", data_axis))
+        mesh = dist.init_device_mesh("cpu", shape, mesh_dim_names=names)
         m = plait.parallelize(started(staged), mesh, loss_fn=F.mse_loss)
+        # The pipeline of the first ranks of data refuses nothing, but shares parameters with one that does.
+        rank = mesh.get_local_rank("pp") if data_axis is None or mesh.get_local_rank(data_axis) else -1
         opt = plait.optim.AdamW(m.parameters(), lr=0.05)
         x, y = data(0)
         wrong = {
@@ -258,7 +272,7 @@ def test_a_batch_that_one_rank_of_a_pipeline_refuses():
                 call()
         return trained(m, opt, range(2), lambda m, x, y: m.step(x, target=y).item())
 
-    for losses in on_ranks(2, fn):
+    for losses in on_ranks(2 if data_axis is None else 4, fn):
         assert losses == pytest.approx(want, rel=1e-9)
 
 

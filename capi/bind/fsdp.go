@@ -153,6 +153,19 @@ func FsdpUnitFailStep(h Object, why string, memory bool) (status Status) {
 	return failure(fsdpUnit(h).FailStep(core.Errorf(kind, "step", "%s", why)))
 }
 
+// FsdpUnitStep says that a step of several passes through a unit's model begins, or with on not set that it has ended.
+func FsdpUnitStep(h Object, on bool) (status Status) {
+	defer protect("step", &status)
+	u := fsdpUnit(h)
+	return failure(u.Use(func() {
+		if on {
+			u.Tree().BeginStep()
+		} else {
+			u.Tree().EndStep(nil)
+		}
+	}))
+}
+
 // FsdpUnitUnshard begins to gather a unit's parameters, and with show set makes the module's tensors the full ones.
 //
 //plait:waits

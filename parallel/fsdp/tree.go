@@ -66,6 +66,7 @@ func NewTree(units []*Unit) (*Tree, error) {
 			continue
 		}
 		if old := u.tree; old != nil {
+			t.inStep = t.inStep || old.inStep
 			if err := old.removeUnit(u); err != nil {
 				return nil, err
 			}

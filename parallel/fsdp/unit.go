@@ -113,6 +113,9 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 	return u, nil
 }
 
+// Tree returns the tree of the unit.
+func (u *Unit) Tree() *Tree { return u.tree }
+
 // Parameters returns the module's tensors that the unit shards, or whose gradients it averages.
 func (u *Unit) Parameters() []*core.Tensor {
 	list := make([]*core.Tensor, len(u.params))

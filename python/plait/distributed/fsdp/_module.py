@@ -54,6 +54,27 @@ def unit_of(module: Module) -> Unit | None:
     return module.__dict__.get("_fsdp_unit")
 
 
+def units_in(modules: Iterable[Module]) -> list[Unit]:
+    """Returns the units of modules and of those within them, each once."""
+    return list(dict.fromkeys(u for top in modules for m in top.modules() if (u := unit_of(m)) is not None))
+
+
+@contextlib.contextmanager
+def one_step(units: Sequence[Unit]) -> Iterator[None]:
+    """Inside is one step, of several passes perhaps, which fails on all ranks of the units if it fails on one."""
+    for unit in units:
+        unit.set_in_step(True)
+    try:
+        yield
+    except BaseException as error:
+        for unit in units:
+            unit.fail_step(error)
+        raise
+    finally:
+        for unit in units:
+            unit.set_in_step(False)
+
+
 def make_unit(
     modules: Sequence[Module],
     options: UnitOptions,

@@ -106,6 +106,10 @@ class Unit:
         why = f"{type(error).__name__}: {text_of(error)}"
         check(_core.bind_FsdpUnitFailStep(self.handle, why, isinstance(error, MemoryError)))
 
+    def set_in_step(self, on: bool) -> None:
+        """Tells the engine that a step of several passes begins, or has ended."""
+        check(_core.bind_FsdpUnitStep(self.handle, on))
+
     def gathered(self) -> bool:
         """Whether the parameters are gathered now."""
         return bool(check(_core.bind_FsdpUnitGathered(self.handle)))

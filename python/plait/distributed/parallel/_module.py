@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
+from plait import _core
+from plait._engine.runtime import address, check
 from plait._errors import DistributedError, text_of
 from plait._modes import is_grad_enabled, no_grad
 from plait._tensor import Tensor
@@ -16,8 +19,7 @@ from plait.distributed._form import Form
 from plait.distributed._groups import ProcessGroup
 from plait.distributed._objects import all_gather_object, exchange
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.fsdp._module import FSDPModule, unit_of
-from plait.distributed.parallel._average import average_gradients
+from plait.distributed.fsdp._module import FSDPModule, one_step, unit_of, units_in
 from plait.distributed.parallel._options import Axes, Loss
 from plait.distributed.pipelining._values import pack
 from plait.distributed.tensor._dtensor import pass_outputs, whole
@@ -84,7 +86,7 @@ class Layout:
     ) -> Tensor:
         """Runs forward and backward, and returns the loss of this rank's part of the batch."""
         assert self.loss_fn is not None
-        with self.running():
+        with one_step(units_in(self.units)), self.running():
             loss: Tensor = whole(self.loss_fn(model(*args, **kwargs), target))
             if self.dividing is not None:
                 loss = pass_outputs(loss, self.dividing)
@@ -105,6 +107,10 @@ def _made(value: Any, device: Any) -> Any:
     if isinstance(value, list | tuple):
         return _like(value, [_made(v, device) for v in value])
     return value
+
+
+def _reason(error: Exception | None) -> str:
+    return "" if error is None else f"{type(error).__name__}: {text_of(error)}"
 
 
 class StagedLayout(Layout):
@@ -154,27 +160,42 @@ class StagedLayout(Layout):
         scaler: GradScaler | None,
     ) -> Tensor:
         """Runs the passes of a batch, and returns its loss on every rank of the pipeline."""
-        schedule = self._schedule_for("step", model, args, kwargs, target)
-        here = self.group.rank() == self.last
         if scaler is not None and self.group not in scaler._pipelines:
             scaler._pipelines.append(self.group)
-        with self.running(ends=True):
-            _, loss = schedule._run(
-                args if self.first else (),
-                {},
-                target if here else None,
-                None,
-                True,
-                False,
-                scale=1.0 if scaler is None else scaler.get_scale(),
-            )
-            if self.copies is not None and self.sync:
-                stages = self.schedule._stages.values()
-                average_gradients(dict.fromkeys(p for s in stages for p in s.submod.parameters()), self.copies)
+        try:
+            with self.running(ends=True):
+                schedule = self._schedule_for("step", model, args, kwargs, target)
+                _, loss = schedule._run(
+                    args if self.first else (),
+                    {},
+                    target if self.group.rank() == self.last else None,
+                    None,
+                    True,
+                    False,
+                    scale=1.0 if scaler is None else scaler.get_scale(),
+                )
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                self._average(_reason(error))
+            raise
+        self._average()
         with no_grad():
             found = self._handed_out(loss.detach() if loss is not None else None)
         assert isinstance(found, Tensor)
         return found
+
+    def _average(self, problem: str = "") -> None:
+        """Averages gradients over the copies. `problem` is why there are none: then all copies raise an error."""
+        if self.copies is None or not self.sync:
+            return
+        stages = self.schedule._stages.values()
+        parameters = dict.fromkeys(p for s in stages for p in s.submod.parameters())
+        handles = array("q", [p._h for p in parameters])
+        try:
+            check(_core.bind_ParallelAverage(self.copies._h, address(handles), len(handles), problem))
+        except Exception:
+            self.schedule._executor.forget(self.schedule._touched(True))
+            raise
 
     def clip(self, model: Module, max_norm: float, norm_type: float, error_if_nonfinite: bool) -> Tensor:
         """Scales the gradients, and returns their norm before, which is that of all stages."""
@@ -197,8 +218,21 @@ class StagedLayout(Layout):
             self._check(name, model.__self__, args, kwargs, target)
         except (ValueError, TypeError, RuntimeError) as error:
             problem = error
-        why = "" if problem is None else f"{type(problem).__name__}: {text_of(problem)}"
-        said = [json.loads(payload) for payload in exchange(self.group, name, json.dumps([samples, why]).encode())]
+        try:
+            self._compare(name, samples, problem)
+        except (ValueError, TypeError, RuntimeError) as error:
+            problem = error
+        if self.axes.fsdp is not None:  # pipelines that share their parameters begin together, or not at all
+            self._begin_together(name, problem)
+        if problem is not None:
+            raise problem
+        if not samples or samples >= self.schedule.n_microbatches:
+            return self.schedule
+        return self.schedule._cut_into(samples)
+
+    def _compare(self, name: str, samples: int, problem: Exception | None) -> None:
+        """Compares the samples that the ranks of the pipeline got. `problem` is why this one cannot begin."""
+        said = [json.loads(p) for p in exchange(self.group, name, json.dumps([samples, _reason(problem)]).encode())]
         if problem is not None:
             raise problem
         counts: dict[int, int] = {}
@@ -213,9 +247,14 @@ class StagedLayout(Layout):
                 f"{name}: ranks of a pipeline gave different batches: rank {first} {a} samples, rank {second} {b}; all "
                 "want the same part of the batch"
             )
-        if not samples or samples >= self.schedule.n_microbatches:
-            return self.schedule
-        return self.schedule._cut_into(samples)
+
+    def _begin_together(self, name: str, problem: Exception | None) -> None:
+        """Raises an error if another pipeline with the same parameters cannot begin."""
+        group = self.mesh.get_group(self.axes.fsdp)
+        said = exchange(group, name, _reason(problem).encode())
+        for rank, text in zip(group._ranks, said, strict=True):
+            if problem is None and text:
+                raise DistributedError(f"{name}: the pipeline of rank {rank} cannot begin: {text.decode()}")
 
     def _check(self, name: str, model: Module, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any) -> None:
         """Raises an error if this rank's part of a batch, or its model, is not one for a pipeline."""

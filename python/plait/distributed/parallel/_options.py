@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
+from plait import _core
+from plait._engine.runtime import address, check
 from plait._tensor import Tensor
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.tensor.parallel._styles import ParallelStyle
@@ -97,35 +100,19 @@ def axes_of(mesh: Any, options: Mapping[str, Any]) -> Axes:
     """
     if not isinstance(mesh, DeviceMesh):
         raise TypeError(f"parallelize: want a DeviceMesh, as init_device_mesh makes, got {type(mesh).__name__}")
-    names = mesh.mesh_dim_names
-    if names is None:
-        raise ValueError(f"parallelize: the axes of {mesh} have no names: give mesh_dim_names, such as ('dp', 'tp')")
-    found: dict[str, str] = {}
+    given: list[str] = []
     for way in WAYS:
-        given = options[way]
-        if given is not None and not isinstance(given, str | Mapping):
+        option = options[way]
+        if option is not None and not isinstance(option, str | Mapping):
             raise TypeError(
-                f"parallelize: want {way} to be the name of an axis, or options, got {type(given).__name__}"
+                f"parallelize: want {way} to be the name of an axis, or options, got {type(option).__name__}"
             )
-        name = given if isinstance(given, str) else None if given is None else given.get("axis")
-        if given is not None and (name or way) not in names:
-            raise ValueError(
-                f"parallelize: {way} is given for the axis {name or way!r}, which {mesh} lacks; it has "
-                + ", ".join(map(repr, names))
-            )
-        if (name or way) in names:
-            found[way] = name or way
-    for name in names:
-        ways = [way for way, axis in found.items() if axis == name]
-        if len(ways) != 1:
-            raise ValueError(
-                f"parallelize: the axis {name!r} of {mesh} is for {' and '.join(ways) or 'nothing'}; each axis is for "
-                f"one of {', '.join(WAYS)}, such as dp={name!r}"
-            )
-    if "dp" in found and "fsdp" in found and names.index(found["dp"]) > names.index(found["fsdp"]):
-        raise ValueError(f"parallelize: in {mesh} the axis {found['dp']!r} must come before {found['fsdp']!r}")
-    sizes = dict(zip(names, mesh.shape, strict=True))
-    return Axes(*(axis if (axis := found.get(way)) and sizes[axis] > 1 else None for way in WAYS))
+        name = option if isinstance(option, str) or option is None else option.get("axis", way)
+        given.append(name or "")
+    found = array("q", bytes(8 * len(WAYS)))
+    check(_core.bind_ParallelAxes(mesh._h, "\n".join(given), address(found)))
+    names = mesh.mesh_dim_names or ()
+    return Axes(*(names[at] if at >= 0 else None for at in found))
 
 
 def checked(way: str, given: Any, options: type) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from plait import _core
 from plait._device import get_default_device
-from plait._errors import DistributedError
-from plait._modes import no_grad
-from plait.distributed import _collectives
-from plait.distributed._groups import get_rank
-from plait.distributed._objects import exchange
+from plait._engine.runtime import address, check
 from plait.distributed._swap import swap_class
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._fully_shard import parse_reshard_after_forward, shard_and_replica_groups
@@ -116,7 +114,8 @@ def parallelize(
     plan = _plan_of(model, dividing) if axes.tp else {}
     _check_names(model, sharding.get("units") or (), "units of fsdp")
     stages = _Stages(model, mesh, axes.pp, staging) if axes.pp else None
-    _agree(mesh, _description(model, axes, plan, stages, sharding))
+    facts = json.dumps(list(_description(model, axes, plan, stages, sharding).items()))
+    check(_core.bind_ParallelAgree(mesh._h, NAME, facts))
     if broadcast:
         _broadcast(model, mesh)
     if stages is not None:
@@ -312,41 +311,12 @@ def _description(
     }
 
 
-def _agree(mesh: DeviceMesh, mine: dict[str, str]) -> None:
-    """Raises an error on every rank of a mesh unless all ranks say the same."""
-    said = {get_rank(): mine}
-    for axis in range(mesh.ndim):
-        for payload in exchange(mesh.get_group(axis), NAME, json.dumps(list(said.items())).encode()):
-            said.update({int(rank): words for rank, words in json.loads(payload)})
-    first = min(said)
-    for what in mine:
-        for rank, words in sorted(said.items()):
-            if words[what] != said[first][what]:
-                raise DistributedError(
-                    f"{NAME}: the ranks' {what} differ: rank {first} has {_cut(said[first][what], words[what])}, rank "
-                    f"{rank} has {_cut(words[what], said[first][what])}"
-                )
-
-
-def _cut(text: str, other: str) -> str:
-    """Returns a part of a text where it begins to differ from another."""
-    at = next((i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
-    start = max(0, text.rfind(" ", 0, at) + 1)
-    return repr(text[start : start + 80]) if text[start:] else "nothing more"
-
-
-@no_grad()
 def _broadcast(model: Module, mesh: DeviceMesh) -> None:
     """Gives all ranks of a mesh the parameters and buffers of its first rank."""
-    seen: set[int] = set()
-    for t in (*model.parameters(), *model.buffers()):
-        if id(t) in seen or t.is_meta or isinstance(t, DTensor) or is_lazy(t) or not t.numel():
-            continue
-        seen.add(id(t))
-        value = t.detach()
-        sent = value.contiguous()
-        for axis in reversed(range(mesh.ndim)):
-            if mesh.size(axis) > 1:
-                _collectives.broadcast(sent, group=mesh.get_group(axis)._for("the model's first values"), group_src=0)
-        if sent.data_ptr() != value.data_ptr():
-            value.copy_(sent)
+    sent = {
+        id(t): t._h
+        for t in (*model.parameters(), *model.buffers())
+        if not (t.is_meta or isinstance(t, DTensor) or is_lazy(t)) and t.numel()
+    }
+    handles = array("q", sent.values())
+    check(_core.bind_ParallelBroadcast(mesh._h, address(handles), len(handles)))

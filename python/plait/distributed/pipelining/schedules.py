@@ -16,6 +16,7 @@ from plait._tensor import Tensor
 from plait.distributed._collectives import all_reduce
 from plait.distributed._groups import resolve_group
 from plait.distributed._work import ReduceOp
+from plait.distributed.fsdp._module import one_step, units_in
 from plait.distributed.pipelining._batch import merge_outputs, micro_batch_sizes, move_to, splitter
 from plait.distributed.pipelining._executor import Executor
 from plait.distributed.pipelining._loss import MicroLosses, place_loss
@@ -276,17 +277,18 @@ class _Schedule:
             if last and keep:
                 merged.append(merge_nested(outputs, merge_outputs))
 
-        total = self._executor.run(
-            self.schedule,
-            [t for t, _ in packed] if first else [],
-            micro_losses.weights,
-            train,
-            forward,
-            loss if wanted else None,
-            scale,
-            finish,
-            touched=functools.partial(self._touched, train),
-        )
+        with one_step(units_in(s.submod for s in self._stages.values()) if train else ()):
+            total = self._executor.run(
+                self.schedule,
+                [t for t, _ in packed] if first else [],
+                micro_losses.weights,
+                train,
+                forward,
+                loss if wanted else None,
+                scale,
+                finish,
+                touched=functools.partial(self._touched, train),
+            )
         if losses is not None and last:
             losses[:] = [v for v in found if v is not None]
         return (merged[0] if merged else None), total
