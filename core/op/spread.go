@@ -38,6 +38,8 @@ type Rule struct {
 	Shape int
 	// Rest says that a -1 in that shape stands for what is left of the elements.
 	Rest bool
+	// View, if it is set, returns the shape that the op gives its tensor, whose elements keep their order; nil if it has none.
+	View func(u *Use) []int
 	// Placed, if it is set, is the op for this rank's parts where it depends on where they lie. That of the first tensor lies from start on, in
 	// each dimension, in one of the given shape. It returns nil for arguments for which the op is the ordinary one.
 	Placed func(args []any, shape, start []int) []*core.Tensor
@@ -408,26 +410,6 @@ func last(n int) *Rule {
 		}
 		return to
 	})
-}
-
-// divisionsOf returns for each dimension of a shape that of another shape, of as many elements, which is divided in the same places by up to
-// ranks ranks; -1 if there is none.
-func divisionsOf(from, to []int, ranks int) []int {
-	out := make([]int, len(from))
-	for i := range from {
-		out[i] = -1
-		before := core.Numel(from[:i])
-		for j := range to {
-			if core.Numel(to[:j]) != before || to[j] <= 1 {
-				continue
-			}
-			if from[i] == to[j] || from[i]%ranks == 0 && to[j]%ranks == 0 {
-				out[i] = j
-			}
-			break
-		}
-	}
-	return out
 }
 
 // SizesFor returns a shape with its -1 replaced, for a tensor of numel elements; or nil.

@@ -174,18 +174,6 @@ func moreRules() map[string]*Rule {
 		return list
 	}}
 	// Views.
-	out["unflatten"] = linear(dims(func(u *Use, shape []int) []int {
-		at, sizes := dimOf(argument[int](u, 1), len(shape)), argument[[]int](u, 2)
-		to := same(len(shape))
-		for d := range to {
-			if d == at {
-				to[d] = -1
-			} else if d > at {
-				to[d] += len(sizes) - 1
-			}
-		}
-		return to
-	}))
 	out["diagonal"] = linear(dims(func(u *Use, shape []int) []int {
 		d1, d2 := dimOf(argument[int](u, 2), len(shape)), dimOf(argument[int](u, 3), len(shape))
 		to, at := make([]int, len(shape)), 0

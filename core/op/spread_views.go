@@ -117,35 +117,34 @@ func viewRules() map[string]*Rule {
 		return permuted(order)
 	})
 	// Shapes.
-	reshaping := func(to func(u *Use, shape []int) []int) *Rule {
-		return linear(&Rule{Strategies: func(u *Use) (list []Strategy) {
-			shape := u.Tensors[0].Shape()
-			target := to(u, shape)
-			if target == nil {
-				return nil
-			}
-			for d, e := range divisionsOf(shape, target, u.Ranks) {
-				if e >= 0 && shape[d] > 1 {
-					s := Strategy{In: u.replicated(), Out: []core.Placement{core.Shard(e)}, Size: shape[d], OutSize: target[e]}
-					s.In[0] = core.Shard(d)
-					list = append(list, s)
-				}
-			}
-			return list
-		}})
+	view := func(to func(u *Use, shape []int) []int) *Rule {
+		return &Rule{View: func(u *Use) []int { return to(u, u.Tensors[0].Shape()) }}
 	}
-	reshape := reshaping(func(u *Use, shape []int) []int { return SizesFor(argument[[]int](u, 1), core.Numel(shape)) })
+	reshape := view(func(u *Use, shape []int) []int { return SizesFor(argument[[]int](u, 1), core.Numel(shape)) })
 	reshape.Shape, reshape.Rest = 2, true
 	out["reshape"], out["view"] = reshape, reshape
-	out["flatten"] = reshaping(func(u *Use, shape []int) []int {
+	out["flatten"] = view(func(u *Use, shape []int) []int {
 		n := len(shape)
 		start, end := dimOf(argument[int](u, 1), n), dimOf(argument[int](u, 2), n)
 		if start < 0 || end < start || n == 0 {
 			return nil
 		}
-		return append(append(slices.Clone(shape[:start]), core.Numel(shape[start:end+1])), shape[end+1:]...)
+		return slices.Concat(shape[:start], []int{core.Numel(shape[start : end+1])}, shape[end+1:])
 	})
-	out["ravel"] = reshaping(func(_ *Use, shape []int) []int { return []int{core.Numel(shape)} })
+	out["ravel"] = view(func(_ *Use, shape []int) []int { return []int{core.Numel(shape)} })
+	out["unflatten"] = &Rule{Compose: func(u *Use) []*core.Tensor {
+		x := u.Tensors[0]
+		shape := x.Shape()
+		at := dimOf(argument[int](u, 1), len(shape))
+		if at < 0 || len(shape) == 0 {
+			return nil
+		}
+		sizes := SizesFor(argument[[]int](u, 2), shape[at])
+		if sizes == nil {
+			return nil // the op says what is wrong
+		}
+		return []*core.Tensor{Reshape(x, slices.Concat(shape[:at], sizes, shape[at+1:])...)}
+	}}
 	out["expand"] = move(func(u *Use, shape []int) []int {
 		to := same(len(shape))
 		for d := range to {

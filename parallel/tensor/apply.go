@@ -17,8 +17,8 @@ var (
 	warned        sync.Map // by the name of an op
 )
 
-// GatheredBytes returns how many bytes of parts the ranks of this process have gathered for ops that could not work on them, since the
-// process began.
+// GatheredBytes returns how many bytes of parts the ranks of this process have gathered for ops that could not work on them, views included,
+// since the process began.
 func GatheredBytes() int64 { return gatheredBytes.Load() }
 
 // SetStrict makes ops without a rule fail instead of gathering their inputs. It returns what was set.
@@ -64,7 +64,7 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 			decide(key, chosen)
 		}
 	}
-	local, err := lay(u, list, chosen, rule == nil)
+	local, err := lay(u, list, chosen, rule == nil || rule.View != nil)
 	if err != nil {
 		return fail(err)
 	}
@@ -93,6 +93,13 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 
 // chosen returns the strategy along each dimension of the mesh, or nil if there is none.
 func (p *parts) chosen(rule *op.Rule, u *op.Use, list []*parts, inPlace, grad bool) []op.Strategy {
+	if rule != nil && rule.View != nil {
+		if to := rule.View(u); to != nil {
+			if ways := list[0].viewed(to, grad); ways != nil {
+				return ways
+			}
+		}
+	}
 	ways := []op.Strategy{{In: make([]core.Placement, len(list)), Out: []core.Placement{{}}}}
 	if rule != nil && rule.Strategies != nil {
 		ways = append(ways, rule.Strategies(u)...)
@@ -205,7 +212,7 @@ func withoutRule(name string, list []*parts) error {
 }
 
 // lay moves the inputs to the placements that the chosen strategies want.
-func lay(u *op.Use, list []*parts, chosen []op.Strategy, unruled bool) ([]*core.Tensor, error) {
+func lay(u *op.Use, list []*parts, chosen []op.Strategy, counted bool) ([]*core.Tensor, error) {
 	local := slices.Clone(u.Tensors)
 	for i, q := range list {
 		if q == nil {
@@ -222,7 +229,7 @@ func lay(u *op.Use, list []*parts, chosen []op.Strategy, unruled bool) ([]*core.
 		if slices.Equal(want, q.placements) {
 			local[i] = q.use(axes)
 		} else {
-			if unruled {
+			if counted && gathers(q.placements, want) {
 				gatheredBytes.Add(int64(q.here.Numel() * q.here.DType().Size()))
 			}
 			moved := relay(q.here, q.layout, want)
@@ -236,6 +243,16 @@ func lay(u *op.Use, list []*parts, chosen []op.Strategy, unruled bool) ([]*core.
 		}
 	}
 	return local, nil
+}
+
+// gathers reports whether a tensor that is moved between placements is gathered along a dimension of the mesh.
+func gathers(from, to []core.Placement) bool {
+	for i, p := range from {
+		if p.Kind != core.Replicated && to[i].Kind == core.Replicated {
+			return true
+		}
+	}
+	return false
 }
 
 // alike reports whether all ranks do the same in a strategy.
@@ -298,7 +315,7 @@ func (p *parts) sized(rule *op.Rule, input []int, chosen []op.Strategy, args []a
 	}
 	for d := range shape {
 		if l.sharded(d) {
-			_, shape[d] = l.span(d, l.splits(d))
+			shape[d] = l.length(d)
 		}
 	}
 	args[at] = shape

@@ -35,7 +35,13 @@ func count(list []run) (n int) {
 func meet(a, b []run) (both, at []run) {
 	before := 0
 	for _, r := range a {
+		for len(b) > 0 && b[0].end() <= r.start {
+			b = b[1:]
+		}
 		for _, q := range b {
+			if q.start >= r.end() {
+				break
+			}
 			start := max(r.start, q.start)
 			if n := min(r.end(), q.end()) - start; n > 0 {
 				both = with(both, run{start, n})
@@ -45,6 +51,20 @@ func meet(a, b []run) (both, at []run) {
 		before += r.length
 	}
 	return both, at
+}
+
+// regular returns the distance between the runs of a list of several that are equally long and equally far from each other.
+func regular(list []run) (stride int, ok bool) {
+	if len(list) < 2 {
+		return 0, false
+	}
+	stride = list[1].start - list[0].start
+	for i, r := range list {
+		if r.length != list[0].length || r.start != list[0].start+i*stride {
+			return 0, false
+		}
+	}
+	return stride, true
 }
 
 // within returns the runs at the given positions of a list.
@@ -115,6 +135,25 @@ func (v division) longest() (n int) {
 		n = max(n, count(p))
 	}
 	return n
+}
+
+// pieces returns the number of equal pieces of which each rank, in their order, has a part; 0 if the ranks divide the elements otherwise.
+func (v division) pieces() int {
+	end, pieces, length := 0, 0, 0
+	for _, runs := range v.parts {
+		if len(runs) == 0 {
+			continue
+		}
+		stride, ok := regular(runs)
+		if !ok || pieces != 0 && (len(runs) != pieces || stride != length) || runs[0].start != end {
+			return 0
+		}
+		pieces, length, end = len(runs), stride, runs[0].end()
+	}
+	if end != length || pieces*length != v.n {
+		return 0
+	}
+	return pieces
 }
 
 // A split is one of the steps in which the ranks of a mesh divide a dimension of a tensor. Those along axis, a dimension of the mesh, divide
@@ -195,9 +234,22 @@ func (l layout) division(d int, before []split, s split) division {
 func (l layout) local() []int {
 	out := make([]int, len(l.shape))
 	for d := range out {
-		_, out[d] = l.span(d, l.splits(d))
+		out[d] = l.length(d)
 	}
 	return out
+}
+
+// length returns how many elements of dimension d the calling rank has.
+func (l layout) length(d int) int {
+	n, steps, axes := l.shape[d], l.splits(d), l.mesh.Shape()
+	for _, s := range steps {
+		if k := axes[s.axis]; n%k != 0 || n/k%s.factor != 0 { // which elements tells how many
+			_, n = l.span(d, steps)
+			return n
+		}
+		n /= axes[s.axis]
+	}
+	return n
 }
 
 // starts returns where the calling rank's part begins in the whole: at the end of a dimension of which it has nothing.

@@ -194,6 +194,13 @@ func taken(x *core.Tensor, d int, at []run) *core.Tensor {
 	case 1:
 		return op.Narrow(x, d, at[0].start, at[0].length)
 	}
+	if stride, ok := regular(at); ok {
+		off := at[0].start % stride
+		if from := at[0].start - off; off+at[0].length <= stride && from+len(at)*stride <= x.Size(d) {
+			pieces := op.Unflatten(op.Narrow(x, d, from, len(at)*stride), d, len(at), stride)
+			return op.Flatten(op.Narrow(pieces, d+1, off, at[0].length), d, d+1)
+		}
+	}
 	list := make([]*core.Tensor, len(at))
 	for i, r := range at {
 		list[i] = op.Narrow(x, d, r.start, r.length)
@@ -203,6 +210,15 @@ func taken(x *core.Tensor, d int, at []run) *core.Tensor {
 
 // joined joins the ranks' parts of dimension d to a contiguous tensor. What is behind a part is left out.
 func joined(parts []*core.Tensor, d int, v division) *core.Tensor {
+	if pieces := v.pieces(); pieces > 1 {
+		var list []*core.Tensor
+		for r, runs := range v.parts {
+			if len(runs) > 0 {
+				list = append(list, op.Unflatten(op.Narrow(parts[r], d, 0, count(runs)), d, pieces, runs[0].length))
+			}
+		}
+		return op.Flatten(op.Cat(list, d+1), d, d+1)
+	}
 	type source struct {
 		to   int
 		part *core.Tensor
