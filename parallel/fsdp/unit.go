@@ -172,9 +172,6 @@ func (u *Unit) checkParam(p *parameter) error {
 			return core.Errorf(core.IndexError, "fsdp", "parameter %s of shape %v cannot be sharded along dimension %d", p.name, t.Shape(), d)
 		}
 	}
-	if p.mesh != nil && t.Dim() > 0 && !tensor.Ranges(t, p.dim) {
-		return core.Errorf(core.NotImplemented, "fsdp", "parameter %s is placed %v: its ranks have several ranges of dimension %d, along which it cannot be sharded further: redistribute it", p.name, t.Parts(), p.dim)
-	}
 	p.setLayout(part(t).Shape(), groupSize(u.group))
 	return nil
 }

@@ -184,12 +184,28 @@ func (l layout) splits(d int) []split {
 			ranks *= axes[order[at].axis]
 			at++
 		}
-		if ranks != s.factor {
-			return list
+		if ranks == s.factor {
+			s.factor = 1
+		} else {
+			at = 0
 		}
-		order = slices.Insert(order, at, split{s.axis, 1})
+		order = slices.Insert(order, at, s)
 	}
 	return order
+}
+
+// mixed reports whether a dimension of the mesh divides dimension d after a later one that divides pieces which are no ranks'.
+func (l layout) mixed(d int) bool {
+	pieces := -1 // the last dimension of the mesh that divides such pieces
+	for _, s := range l.splits(d) {
+		if s.axis < pieces {
+			return true
+		}
+		if s.factor > 1 {
+			pieces = s.axis
+		}
+	}
+	return false
 }
 
 // rows returns which elements of dimension d the rank at a place of the mesh has after the given steps.

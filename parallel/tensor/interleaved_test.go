@@ -77,6 +77,12 @@ func TestInterleavedRows(t *testing.T) {
 		{[]int{3, 2, 2}, []core.Placement{cut(0, 2), cut(0, 2), s}, func(n int, shape, at []int) []int {
 			return chunks(chunks(chunks(upTo(n), shape[2])[at[2]], shape[0])[at[0]], shape[1])[at[1]]
 		}},
+		{[]int{3, 2}, []core.Placement{cut(0, 2), cut(0, 3)}, func(n int, shape, at []int) (out []int) { // the second cuts 3 pieces before
+			for _, piece := range chunks(upTo(n), min(3, max(n, 1))) {
+				out = append(out, chunks(piece, shape[1])[at[1]]...)
+			}
+			return chunks(out, shape[0])[at[0]]
+		}},
 		{[]int{2, 2}, []core.Placement{cut(0, 2), r}, func(n int, shape, at []int) (out []int) {
 			for _, piece := range chunks(upTo(n), 2) {
 				out = append(out, chunks(piece, shape[0])[at[0]]...)

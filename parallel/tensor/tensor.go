@@ -315,13 +315,6 @@ func Boxes(t *core.Tensor) []Box {
 	return list
 }
 
-// Ranges reports whether the ranks have ranges of dimension d of a tensor: not so if a shard is interleaved by a number that is no number of
-// ranks.
-func Ranges(t *core.Tensor, d int) bool {
-	p, ok := t.Parts().(*parts)
-	return !ok || !slices.ContainsFunc(p.splits(d), func(s split) bool { return s.factor > 1 })
-}
-
 // Make returns a distributed tensor whose part on each rank fill makes, for the part's shape.
 func Make(m *mesh.Mesh, placements []core.Placement, shape []int, fill func(local []int) *core.Tensor) *core.Tensor {
 	l, err := newLayout("distributed tensor", m, shape, placements)

@@ -79,7 +79,7 @@ func (l layout) reshaped(to []int) (out layout, ok bool) {
 			continue
 		}
 		pieces := max(q.Factor, 1)
-		if from.now[q.Dim]%pieces != 0 {
+		if from.now[q.Dim]%pieces != 0 || l.mixed(q.Dim) {
 			return out, false
 		}
 		even := from.even(q.Dim, pieces, axes[axis])
@@ -97,6 +97,11 @@ func (l layout) reshaped(to []int) (out layout, ok bool) {
 			factor = 0
 		}
 		out.placements[axis] = core.InterleavedShard(e, factor)
+	}
+	for e := range to {
+		if out.mixed(e) && !slices.Contains(match, e) {
+			return out, false
+		}
 	}
 	return out, true
 }
