@@ -196,7 +196,7 @@ func (l *layout) lay(model nn.Layer) error {
 	sharded := map[*core.Tensor]bool{}
 	for _, f := range l.units {
 		for _, u := range f.Tree().Units() {
-			for _, p := range u.Parameters() {
+			for _, p := range u.Tensors() {
 				sharded[p] = true
 			}
 		}

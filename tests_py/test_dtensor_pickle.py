@@ -8,7 +8,7 @@ from typing import Any
 import plait
 import pytest
 from plait.distributed.device_mesh import DeviceMesh, init_device_mesh
-from plait.distributed.fsdp import fully_shard
+from plait.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from plait.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from ranks import on_ranks
 
@@ -90,6 +90,75 @@ def test_models() -> None:
             assert parameter.requires_grad
 
     on_ranks(2, work)
+
+
+def test_parameters_of_fsdp() -> None:
+    """A rank saves its part of a sharded parameter, gathered or not; what it loads belongs to no unit."""
+
+    def work(rank: int) -> None:
+        plait.manual_seed(1)
+        mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+        made = plait.nn.Sequential(plait.nn.Linear(5, 7), plait.nn.Linear(7, 3), plait.nn.Linear(3, 1))
+        made[1].weight.requires_grad = False
+        for name, p in list(made.named_parameters()):
+            placed = [Shard(0)] if name == "0.weight" else [Replicate()]
+            divided = plait.nn.Parameter(distribute_tensor(p.detach(), mesh["tp"], placed), p.requires_grad)
+            setattr(made.get_submodule(name[0]), name[2:], divided)
+        want = [p.full_tensor() if isinstance(p, DTensor) else p.detach() for p in made.parameters()]
+        fully_shard(made, mesh=mesh["dp"])
+        made[0].bias.note = "kept"
+        for gathered in (False, True):
+            for through in (saved, pickled, copy.copy):
+                if gathered:
+                    made.unshard()
+                parameters = through(list(made.parameters()))
+                for p, its, whole in zip(parameters, made.parameters(), want, strict=True):
+                    assert isinstance(p, plait.nn.Parameter)
+                    assert isinstance(p, DTensor)
+                    assert (p.placements, p.device_mesh, p.shape) == (its.placements, its.device_mesh, its.shape)
+                    assert p.requires_grad == its.requires_grad
+                    assert plait.equal(p.full_tensor(), whole)
+                    assert pickled(p).placements == p.placements
+                p = parameters[0]
+                p.square().sum().backward()  # an ordinary parameter on its mesh, without a unit
+                assert p.grad is not None
+                assert p.grad.placements == p.placements
+                assert through is saved or parameters[1].note == "kept"
+        made(distribute_tensor(plait.ones(4, 5), mesh["tp"])).full_tensor().sum().backward()
+        gradient = pickled(made[0].weight.grad)
+        assert plait.equal(gradient.full_tensor(), made[0].weight.grad.full_tensor())
+
+    on_ranks(4, work)
+
+
+def test_parameters_that_are_copied() -> None:
+    """Parameters of which every rank has a copy are ordinary ones in a file."""
+
+    def work(rank: int) -> None:
+        mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+        made = plait.parallelize(plait.nn.Linear(5, 7), mesh)
+        for through in (saved, pickled):
+            p = through(made.weight)
+            assert type(p) is plait.nn.Parameter
+            assert plait.equal(p, made.weight.detach())
+
+    on_ranks(2, work)
+
+
+def test_parameters_that_are_summoned() -> None:
+    """While FSDP shows whole parameters, a rank's part cannot be saved, and the error says what can."""
+
+    def work(rank: int) -> None:
+        made = FullyShardedDataParallel(plait.nn.Linear(5, 7))
+        with FullyShardedDataParallel.summon_full_params(made):
+            for through in (saved, pickled):
+                with pytest.raises(RuntimeError, match="parameter .* is shown whole by summon_full_params"):
+                    through(made.module.weight)
+            assert pickled(made.module.weight.detach().clone()).shape == (7, 5)
+        assert pickled(made.module.weight).placements == made.module.weight.placements
+
+    on_ranks(2, work)
+    on_ranks(1, work)
 
 
 def test_meshes_that_are_not_there() -> None:

@@ -116,15 +116,6 @@ func NewUnit(group *collective.Group, params []Named, o Options) (*Unit, error) 
 // Tree returns the tree of the unit.
 func (u *Unit) Tree() *Tree { return u.tree }
 
-// Parameters returns the module's tensors that the unit shards, or whose gradients it averages.
-func (u *Unit) Parameters() []*core.Tensor {
-	list := make([]*core.Tensor, len(u.params))
-	for i, p := range u.params {
-		list[i] = p.tensor
-	}
-	return list
-}
-
 // param returns the parameter of that name, or nil.
 func (u *Unit) param(name string) *parameter {
 	for _, p := range u.params {

@@ -133,6 +133,8 @@ class Pickler(pickle._Pickler):
             return _LAYOUT, (f"torch.{obj._name}",)
         if isinstance(obj, Tensor):
             distributed = distributed_module()
+            if distributed:
+                distributed.settle(obj)
             if distributed and distributed.is_distributed(obj):
                 return _DISTRIBUTED, distributed.described(obj)
             if self._parameter is not None and isinstance(obj, self._parameter):

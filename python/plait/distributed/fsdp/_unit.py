@@ -19,7 +19,7 @@ from plait._tensor import Tensor
 from plait.distributed._groups import ProcessGroup, use_pass_group
 from plait.distributed._stragglers import give_warnings
 from plait.distributed.device_mesh import DeviceMesh
-from plait.distributed.tensor._dtensor import DistributedParameter, is_distributed
+from plait.distributed.tensor._dtensor import UNIT, DistributedParameter, is_distributed
 from plait.distributed.tensor._placements import Placement, Replicate
 from plait.nn.parameter import PARAMETER, Parameter, adopt, set_category
 
@@ -163,11 +163,11 @@ class ShardedParameter(DistributedParameter):
     @staticmethod
     def _make(p: Parameter, unit: Unit, name: str) -> None:
         p.__class__ = ShardedParameter
-        p.__dict__["_of"] = weakref.ref(unit), name
+        p.__dict__[UNIT] = weakref.ref(unit), name
         forget_layout(p)  # one of the meta device is on another now
 
     def _unit(self) -> tuple[Unit, str]:
-        found, name = self.__dict__["_of"]
+        found, name = self.__dict__[UNIT]
         unit = found()
         if unit is None:
             raise RuntimeError(f"fully_shard: the module that parameter {name} belonged to is gone")
@@ -197,7 +197,7 @@ class ShardedParameter(DistributedParameter):
         is one.
         """
         h = check(_core.bind_GradGet(self._h))
-        if not h and (unit := self.__dict__["_of"][0]()) is not None:
+        if not h and (unit := self.__dict__[UNIT][0]()) is not None:
             h = check(_core.bind_FsdpUnitGradient(unit.handle, self._h))
         return own(h) if h else None
 
@@ -266,8 +266,24 @@ class ShardedParameter(DistributedParameter):
             "the copy too (an average of models is then one of parts), or take the full_tensor of each"
         )
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError("a parameter that is sharded over ranks cannot be pickled; save a state dict")
+    def _settle(self) -> None:
+        unit, name = self._unit()
+        if unit.groups[0] is None:
+            return  # every rank has all of it
+        self.reshard()
+        if unit.gathered():
+            raise RuntimeError(
+                f"parameter {name} is shown whole by summon_full_params, and a rank saves its part: save "
+                "outside, or a clone() of the whole"
+            )
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        self._settle()
+        if not self._ordinary():
+            return super().__reduce_ex__(protocol)
+        apart = Parameter(self.detach(), requires_grad=self.requires_grad)
+        apart.__dict__.update((k, v) for k, v in self.__dict__.items() if k != UNIT)
+        return apart.__reduce_ex__(protocol)
 
 
 def _lies(tensor: Tensor) -> str:

@@ -22,6 +22,9 @@ from plait.distributed.tensor._placements import Placement, Replicate, of_number
 from plait.nn.parameter import PARAMETER, Parameter
 
 
+UNIT = "_of"  # the attribute by which a sharded parameter knows its unit
+
+
 class DTensor(Tensor):
     """A tensor whose elements lie on the ranks of a mesh. `distribute_tensor` and `DTensor.from_local` make one.
 
@@ -155,10 +158,14 @@ class DTensor(Tensor):
 
         return super().register_hook(run)
 
+    def _settle(self) -> None:
+        """Makes a sharded parameter a distributed tensor, if it is not now."""
+
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        self._settle()
         if not is_distributed(self):
             return super().__reduce_ex__(protocol)
-        return rebuilt, (*described(self), attributes(self))
+        return rebuilt, (*described(self), {k: v for k, v in attributes(self).items() if k != UNIT})
 
     def _deep_copied(self, memo: dict[int, Any]) -> Tensor:
         local = deep_copied(self._local_tensor, memo)
@@ -173,6 +180,12 @@ class DistributedParameter(DTensor, Parameter):
     """A distributed tensor that a module registers as one to be trained."""
 
     __slots__ = ()
+
+
+def settle(tensor: Tensor) -> None:
+    """Reshards a sharded parameter, of which a rank saves its part."""
+    if isinstance(tensor, DTensor):
+        tensor._settle()
 
 
 def described(t: DTensor) -> tuple[Any, ...]:
