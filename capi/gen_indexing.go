@@ -45,12 +45,7 @@ func plait_embedding_bag(input C.plait_tensor, weight C.plait_tensor, offsets C.
 
 //export plait_embedding_renorm_in_place
 func plait_embedding_renorm_in_place(input C.plait_tensor, indices C.plait_tensor, maxNorm C.double, normType C.double) C.plait_status {
-	for {
-		if s := bind.EmbeddingRenormInPlace(int64(input), int64(indices), float64(maxNorm), float64(normType)); s != bind.Busy {
-			return C.plait_status(s)
-		}
-		bind.WaitForQueueSpace()
-	}
+	return C.plait_status(bind.EmbeddingRenormInPlace(int64(input), int64(indices), float64(maxNorm), float64(normType)))
 }
 
 //export plait_gather

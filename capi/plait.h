@@ -1120,7 +1120,7 @@ plait_tensor plait_file_tensor(plait_object h, plait_string name);
 plait_status plait_file_save(plait_string path, plait_string header, plait_tensors list, int64_t n);
 
 // plait_tensor_storage_id returns a number that tensors which share memory have in common, and no others that
-// live.
+// live: that of a distributed tensor's part.
 plait_status plait_tensor_storage_id(plait_tensor t);
 
 // plait_tensor_storage returns a tensor of one dimension over the whole memory of a tensor, without its
@@ -1298,7 +1298,7 @@ plait_status plait_fsdp_unit_close(plait_object h);
 // plait_node_new returns a node whose derivative is the caller's function with the given key: a backward pass
 // asks for the gradients of the n inputs, 0 for those that are no tensors, of which one at least requires a
 // gradient. plait_dropped returns key when the node has gone. Attach its outputs with plait_node_attach, and
-// release it.
+// release it. Of distributed tensors the node has this rank's parts, and their gradients.
 plait_object plait_node_new(plait_string name, int64_t key, plait_tensors inputs, int64_t n);
 
 // plait_node_attach makes t output index of a node, of which gradients come if differentiable says so. how is
@@ -3019,7 +3019,7 @@ plait_tensor plait_embedding_bag(plait_tensor input, plait_tensor weight, plait_
 		bool scale_grad_by_freq, plait_string mode, bool sparse, plait_tensor per_sample_weights,
 		bool include_last_offset, int64_t padding_idx, bool has_padding_idx);
 
-// A matrix whose rows at indices are scaled down to a norm.
+// A matrix whose rows at indices are scaled down to a norm. It may wait for the device.
 //   - input: the matrix
 //   - indices: the rows
 //   - max_norm: the largest norm that is left as it is

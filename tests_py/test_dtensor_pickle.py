@@ -152,7 +152,7 @@ def test_parameters_that_are_summoned() -> None:
         made = FullyShardedDataParallel(plait.nn.Linear(5, 7))
         with FullyShardedDataParallel.summon_full_params(made):
             for through in (saved, pickled):
-                with pytest.raises(RuntimeError, match="parameter .* is shown whole by summon_full_params"):
+                with pytest.raises(RuntimeError, match=r"parameter .* is shown whole by summon_full_params"):
                     through(made.module.weight)
             assert pickled(made.module.weight.detach().clone()).shape == (7, 5)
         assert pickled(made.module.weight).placements == made.module.weight.placements

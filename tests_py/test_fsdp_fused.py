@@ -1,4 +1,4 @@
-"""FSDP of a layer that makes queries, keys and values, of each of which every rank of tensor parallelism has some heads."""
+"""FSDP of a layer that makes queries, keys and values, whose heads tensor parallelism divides."""
 
 import copy
 import tempfile

@@ -36,6 +36,14 @@ func part(t *core.Tensor) *core.Tensor {
 	return t
 }
 
+// onRank returns this rank's part of a distributed tensor, whose place in the graph is the tensor's own, and any other tensor as it is.
+func onRank(t *core.Tensor) *core.Tensor {
+	if p := t.Parts(); p != nil && !p.Sparse() && p.Depth() == 0 && !p.Recorded() {
+		return p.Local()
+	}
+	return t
+}
+
 // DTensorDistribute returns a distributed tensor with the elements that t has on the first rank of a mesh, placed as the three numbers
 // of each of n placements say: 0 for a replicated tensor; 1, the dimension and the factor of an interleaved shard or 0; 2 and how the ranks'
 // elements are combined for a pending one. It is a leaf. Every rank of the mesh calls it.

@@ -102,9 +102,9 @@ func FileSave(path string, header string, list Tensors, n int64) (status Status)
 	return failure(safetensors.WriteFile(path, entries, h.Metadata))
 }
 
-// TensorStorageId returns a number that tensors which share memory have in common, and no others that live.
+// TensorStorageId returns a number that tensors which share memory have in common, and no others that live: that of a distributed tensor's part.
 func TensorStorageId(t Tensor) Status {
-	v := tensor(t)
+	v := onRank(tensor(t))
 	if err := v.Usable("untyped_storage"); err != nil {
 		return failure(err)
 	}

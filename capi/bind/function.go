@@ -13,7 +13,8 @@ func (l *lifetime) Release() { drop(l.key) }
 
 // NodeNew returns a node whose derivative is the caller's function with the given key: a backward pass asks for the
 // gradients of the n inputs, 0 for those that are no tensors, of which one at least requires a gradient. [Dropped] returns
-// key when the node has gone. Attach its outputs with [NodeAttach], and release it.
+// key when the node has gone. Attach its outputs with [NodeAttach], and release it. Of distributed tensors the node has this rank's parts, and
+// their gradients.
 func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
 	defer protect(name, &status)
 	list := tensors(inputs, n)
@@ -29,6 +30,8 @@ func NodeNew(name string, key int64, inputs Tensors, n int64) (status Object) {
 			list[i] = nil
 			continue
 		}
+		t = onRank(t)
+		list[i] = t
 		if err := t.Usable(name); err != nil {
 			return failure(err)
 		}
@@ -68,7 +71,7 @@ func NodeAttach(node Object, t Tensor, index int64, differentiable bool, how int
 	if !ok {
 		return failf(core.TypeError, "function", "%d is not the handle of a node", node)
 	}
-	v := tensor(t)
+	v := onRank(tensor(t))
 	if err := v.Usable(n.Name); err != nil {
 		return failure(err)
 	}
@@ -101,7 +104,7 @@ func BackwardOutput(h Object, t Tensor, index int64) (status Tensor) {
 	if err := out.Err(); err != nil {
 		return failure(err)
 	}
-	p.request.Node.Attach(out, int(index))
+	p.request.Node.Attach(onRank(out), int(index))
 	return handle.Tensors.Add(out)
 }
 

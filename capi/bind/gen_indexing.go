@@ -40,13 +40,13 @@ func EmbeddingBag(input Tensor, weight Tensor, offsets Tensor, scaleGradByFreq b
 }
 
 // EmbeddingRenormInPlace applies the operation embedding_renorm_. A matrix whose rows at indices are scaled down to a norm.
+//
+//plait:waits
 func EmbeddingRenormInPlace(input Tensor, indices Tensor, maxNorm float64, normType float64) (status Status) {
 	defer protect("embedding_renorm_", &status)
-	if queueNearlyFull() {
-		return Busy
-	}
 	t0 := tensor(input)
 	t1 := tensor(indices)
+	defer using(t0, t1)()
 	return changed(op.EmbeddingRenormInPlace(t0, t1, maxNorm, normType))
 }
 

@@ -198,7 +198,7 @@ func init() {
 	matrix := Indices([]int{2, 3}, 1, 0, 2, 2, 2, 3)
 
 	one := 1
-	register("indexing", Row{Name: "embedding_renorm_", InPlace: EmbeddingRenormInPlace, Doc: "A matrix whose rows at indices are scaled down to a norm.",
+	register("indexing", Row{Name: "embedding_renorm_", Waits: true, InPlace: EmbeddingRenormInPlace, Doc: "A matrix whose rows at indices are scaled down to a norm.",
 		Args: []Arg{{Name: "input", Doc: "the matrix"}, {Name: "indices"}, {Name: "max_norm"}, {Name: "norm_type", Default: 2.0}}})
 	register("indexing", Row{Name: "embedding_bag", Func: EmbeddingBag, Memory: true, Doc: "Rows of a matrix combined by bags of indices.",
 		Args: []Arg{{Name: "input", Doc: "the indices"}, {Name: "weight", Doc: "the matrix"},

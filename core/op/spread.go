@@ -34,6 +34,8 @@ type Rule struct {
 	// Compose, if it is set, may return the op's results as those of other ops, for arguments with which these communicate less; otherwise
 	// nil.
 	Compose func(u *Use) []*core.Tensor
+	// Changes says that Compose is for an op in place, whose first tensor it changes.
+	Changes bool
 	// Shape is one more than the index of the argument that is the shape of the result; 0 if there is none.
 	Shape int
 	// Rest says that a -1 in that shape stands for what is left of the elements.

@@ -173,6 +173,9 @@ func moreRules() map[string]*Rule {
 		}
 		return list
 	}}
+	out["embedding_renorm_"] = &Rule{Changes: true, Compose: func(u *Use) []*core.Tensor {
+		return []*core.Tensor{renormSpread(u.Tensors[0], u.Tensors[1], argument[float64](u, 2), argument[float64](u, 3))}
+	}}
 	// Views.
 	out["diagonal"] = linear(dims(func(u *Use, shape []int) []int {
 		d1, d2 := dimOf(argument[int](u, 2), len(shape)), dimOf(argument[int](u, 3), len(shape))
@@ -271,4 +274,27 @@ func written(i int) *Rule {
 		}
 		return list
 	}}
+}
+
+// renormSpread is [EmbeddingRenormInPlace] for a matrix whose rows or columns ranks share: they all look at the norms of all rows, and each scales
+// what it has.
+func renormSpread(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
+	var err error
+	core.WithMode(func(m core.Mode) core.Mode { return m.WithReplicates(true) }, func() {
+		core.Tidy(func() {
+			if p := input.Parts(); p != nil {
+				input = p.Whole()
+			}
+			long := core.Int64
+			rows := TensorOptions{Device: input.Device(), DType: &long}
+			used := Gt(Reshape(IndexFillInPlace(ZerosWith([]int{weight.Size(0)}, rows), 0, Ravel(input), core.IntNum(1)), -1, 1), core.Num(0))
+			norm := VectorNorm(weight, order, []int{1}, keep)
+			scale := Where(LogicalAnd(Gt(norm, core.Num(maxNorm)), used), Div(core.Num(maxNorm), Add(norm, core.Num(1e-7))), core.Num(1))
+			err = MulInPlace(weight, scale).Err()
+		})
+	})
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return weight
 }

@@ -39,7 +39,7 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 	if out, ok := p.random(a, u, list); ok {
 		return out
 	}
-	if rule != nil && rule.Compose != nil && !inPlace {
+	if rule != nil && rule.Compose != nil && rule.Changes == inPlace {
 		if out := rule.Compose(u); out != nil {
 			return out
 		}

@@ -163,3 +163,29 @@ func TestGradientsThatAreSet(t *testing.T) {
 		return nil
 	})
 }
+
+// TestEmbeddingRenorm compares the scaling of used rows in place with that on one device, for rows and for columns that ranks share.
+func TestEmbeddingRenorm(t *testing.T) {
+	for _, placed := range [][]core.Placement{{core.Shard(0)}, {core.Shard(1)}, {core.Shard(0), core.Shard(1)}, {core.InterleavedShard(0, 2), core.Shard(0)}, nil} {
+		axes := []int{3}
+		if len(placed) == 2 {
+			axes = []int{2, 3}
+		}
+		onMesh(t, axes, func(m *mesh.Mesh) error {
+			for _, order := range []float64{1, 2, 3.5} {
+				whole := op.Div(numbered(7, 4), core.Num(10))
+				used := core.FromSlice([]int64{6, 1, 1, 3}, 2, 2)
+				d := tensor.Distribute(whole, m, placed)
+				got := op.EmbeddingRenormInPlace(d, tensor.Distribute(used, m, nil), 1, order)
+				if got != d {
+					return fmt.Errorf("another tensor, %v", got)
+				}
+				want := op.EmbeddingRenormInPlace(op.Clone(whole), used, 1, order)
+				if err := equal([]*core.Tensor{tensor.Full(d)}, []*core.Tensor{want}); err != nil {
+					return fmt.Errorf("%v, order %v: %w", placed, order, err)
+				}
+			}
+			return nil
+		})
+	}
+}

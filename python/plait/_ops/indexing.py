@@ -92,6 +92,8 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
         norm_type: the order of the norm
     """
     try:
+        wait_value(input._h)
+        wait_value(indices._h)
         status = _embedding_renorm_in_place(input._h, indices._h, max_norm, norm_type)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(embedding_renorm_, locals(), error)

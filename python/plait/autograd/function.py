@@ -11,6 +11,7 @@ from weakref import ref
 from plait import _core, _ops
 from plait._autograd import forward as _forward
 from plait._autograd import function_batch as _batches
+from plait._autograd.parts import gradient_forms, of_parts, parts_of
 from plait._autograd.saved_tensors import Packed, stack
 from plait._engine.callbacks import collect, keep
 from plait._engine.runtime import address, check, own
@@ -294,7 +295,13 @@ class Function:
         # What the derivative must know of each output and input; it must not refer to them, which would be a cycle.
         metas = [(o.shape, o.dtype, o.device) if isinstance(o, Tensor) else None for o in outputs]
         name = cls.__name__ + "Backward"
-        key = keep(_Derivative(name, backward, ctx, metas, [None if t is None else (t.dtype, t.shape) for t in inputs]))
+        forms = gradient_forms(outputs), gradient_forms(inputs)
+        if dirty and forms != (None, None):
+            raise NotImplementedError(
+                f"{cls.__name__}: it changes a distributed tensor in place: return a new one, or change its local part"
+            )
+        wanted_of = [None if t is None else (t.dtype, t.shape) for t in inputs]
+        key = keep(_Derivative(name, backward, ctx, metas, wanted_of, forms))
         node = check(_core.bind_NodeNew(name, key, address(list_), len(list_)))
         at = {}
         try:
@@ -344,9 +351,10 @@ def _detached(t: Tensor) -> Tensor:
 
 
 class _Derivative:
-    """Runs a function's `backward` for passes. metas tell of the outputs, wanted of the inputs."""
+    """Runs a function's `backward` for passes. metas tell of the outputs, wanted of the inputs, and forms how gradients
+    of outputs and of inputs lie that are distributed."""
 
-    __slots__ = ("_backward", "_metas", "_name", "_wanted", "ctx")
+    __slots__ = ("_backward", "_forms", "_metas", "_name", "_wanted", "ctx")
 
     def __init__(
         self,
@@ -355,17 +363,20 @@ class _Derivative:
         ctx: FunctionCtx,
         metas: Sequence[Any],
         wanted: Sequence[tuple[Any, Any] | None],
+        forms: tuple[list[Any] | None, list[Any] | None],
     ) -> None:
+        self._forms = forms
         self._name, self._backward, self.ctx, self._metas, self._wanted = name, backward, ctx, metas, wanted
 
     def __call__(self, run: int, retain: bool, grads: list[Tensor | None]) -> list[Tensor | None]:
         """Returns the gradients of the inputs from those of the outputs."""
         ctx = self.ctx
-        grads = [*grads, *[None] * (len(self._metas) - len(grads))]
+        given, taken = self._forms
+        grads = of_parts(given, [*grads, *[None] * (len(self._metas) - len(grads))])
         if ctx._materialize:
             grads = [
-                _ops.zeros(m[0], dtype=m[1], device=m[2]) if g is None and m is not None else g
-                for g, m in zip(grads, self._metas, strict=True)
+                self._zeros(i, *m) if g is None and m is not None else g
+                for i, (g, m) in enumerate(zip(grads, self._metas, strict=True))
             ]
         before, ctx._run = ctx._run, run
         try:
@@ -374,7 +385,13 @@ class _Derivative:
             ctx._run = before
         if not retain:
             ctx._saved = None
-        return self._checked(list(answer) if isinstance(answer, tuple | list) else [answer])
+        checked = self._checked(list(answer) if isinstance(answer, tuple | list) else [answer])
+        return parts_of(taken, self._name, checked)
+
+    def _zeros(self, i: int, shape: Any, dtype: Any, device: Any) -> Tensor:
+        form = self._forms[0] and self._forms[0][i]
+        made: Tensor = form.zeros(dtype, device) if form else _ops.zeros(shape, dtype=dtype, device=device)
+        return made
 
     def _checked(self, out: list[Any]) -> list[Tensor | None]:
         n = len(self._wanted)

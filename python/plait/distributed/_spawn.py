@@ -14,6 +14,7 @@ from typing import Any
 from plait import _core
 from plait._device import device as Device
 from plait._device import device_of, open_device
+from plait._engine.callbacks import collect
 from plait._engine.rank import Rank, place, running
 from plait._engine.runtime import address, check
 from plait._errors import DistributedError, text_of
@@ -197,6 +198,7 @@ class SpawnContext:
         except BaseException as error:
             why = self._record_error(number, error)
             rank.error_raised = True
+        collect()  # hooks may be the last to refer to modules, whose memory is freed while the rank's streams are there
         try:
             if why == "it has returned":
                 rank.join()

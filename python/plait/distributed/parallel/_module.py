@@ -21,6 +21,7 @@ from plait.distributed._objects import all_gather_object, exchange
 from plait.distributed.device_mesh import DeviceMesh
 from plait.distributed.fsdp._module import FSDPModule, one_step, unit_of, units_in
 from plait.distributed.parallel._options import Axes, Loss
+from plait.distributed.pipelining._loss import only_loss
 from plait.distributed.pipelining._values import pack
 from plait.distributed.tensor._dtensor import pass_outputs, whole
 from plait.distributed.tensor.experimental import implicit_replication
@@ -87,7 +88,7 @@ class Layout:
         """Runs forward and backward, and returns the loss of this rank's part of the batch."""
         assert self.loss_fn is not None
         with one_step(units_in(self.units)), self.running():
-            loss: Tensor = whole(self.loss_fn(model(*args, **kwargs), target))
+            loss: Tensor = whole(only_loss("step", self.loss_fn(model(*args, **kwargs), target)))
             if self.dividing is not None:
                 loss = pass_outputs(loss, self.dividing)
             (loss if scaler is None else scaler.scale(loss)).backward()

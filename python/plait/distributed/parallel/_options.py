@@ -27,6 +27,7 @@ class FullyShardOptions(TypedDict, total=False):
         mp_policy: a `MixedPrecisionPolicy`
         offload_policy: a `CPUOffloadPolicy`
         ignored_params: parameters that are not sharded, and whose gradients are not averaged
+        shard_placement_fn: as for `fully_shard`
     """
 
     axis: str
@@ -35,6 +36,7 @@ class FullyShardOptions(TypedDict, total=False):
     mp_policy: Any
     offload_policy: Any
     ignored_params: set[Parameter]
+    shard_placement_fn: Callable[[Parameter], Any]
 
 
 class TensorParallelOptions(TypedDict, total=False):

@@ -50,6 +50,7 @@ from plait.nn.modules.module import Module
 from plait.nn.parameter import is_lazy
 
 NAME = "parallelize"
+_OWN_OF_RANKS = ("axis", "ignored_params", "shard_placement_fn")  # options that are compared otherwise, by units
 
 
 def parallelize(
@@ -258,7 +259,7 @@ def _shard(
     policy = options.get("offload_policy")
     chosen = UnitOptions(
         groups, on, reshard, partial, options.get("mp_policy"), isinstance(policy, CPUOffloadPolicy), broadcast=False
-    )
+    )._replace(placement=options.get("shard_placement_fn"))
     ignored = {id(p) for p in options.get("ignored_params") or ()}
     sets = [[m] for m in _units(model, options.get("units"))]
     # Stages of one rank that share a parameter gather it together.
@@ -307,7 +308,7 @@ def _description(
         ),
         "plan": described(plan),
         "stages": "" if stages is None else f"{stages.schedule.__name__} {stages.micro_batches} {stages.names}",
-        "sharding": ", ".join(f"{k} {sharding[k]}" for k in sorted(sharding) if k not in ("axis", "ignored_params")),
+        "sharding": ", ".join(f"{k} {sharding[k]}" for k in sorted(sharding) if k not in _OWN_OF_RANKS),
     }
 
 

@@ -20,6 +20,20 @@ from plait.nn.modules.loss import CrossEntropyLoss, NLLLoss
 from plait.nn.modules.module import Module
 
 
+def only_loss(name: str, value: Any) -> Tensor:
+    """Returns what a `loss_fn` has returned.
+
+    Raises:
+        TypeError: unless it is a tensor.
+    """
+    if isinstance(value, Tensor):
+        return value
+    raise TypeError(
+        f"{name}: want a loss_fn that returns a tensor, the loss, got {type(value).__name__}; keep other values in an "
+        "object of the program's, or add them up in the loss"
+    )
+
+
 class MicroLosses:
     """The losses of a batch's micro-batches.
 
@@ -57,7 +71,7 @@ class MicroLosses:
             assert self._total is not None
             return value / self._total.to(value.dtype), value.detach() / self._mean_over(target)
         with watching(self._total_weights[micro] if self._mean else None):
-            value = self._loss_fn(output, target)
+            value = only_loss(self._name, self._loss_fn(output, target))
         return value, value.detach()
 
     @no_grad()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard, cast
 
-from plait import _core
+from plait import _core, _ops
 from plait._autograd.hooks import RemovableHandle
 from plait._engine.arming import disabled_torch_function
 from plait._engine.pytree import tree_map
@@ -20,7 +20,6 @@ from plait.distributed._groups import is_initialized, resolve_group
 from plait.distributed.device_mesh import DeviceMesh, existing_mesh
 from plait.distributed.tensor._placements import Placement, Replicate, of_numbers, packed, unpacked
 from plait.nn.parameter import PARAMETER, Parameter
-
 
 UNIT = "_of"  # the attribute by which a sharded parameter knows its unit
 
@@ -145,16 +144,11 @@ class DTensor(Tensor):
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook` in backward with the gradient, a distributed tensor. A result that is not None replaces it."""
-        mesh, shape = self.device_mesh, self.shape
-        placed = [Replicate() if p.is_partial() else p for p in self.placements]
+        form = GradientForm(self)
 
         def run(local: Tensor) -> Tensor | None:
-            made = hook(DTensor.from_local(local, mesh, placed, shape=shape))
-            if made is None:
-                return None
-            if not isinstance(made, DTensor):
-                raise TypeError(f"register_hook: want a distributed tensor or None, got {type(made).__name__}")
-            return made.redistribute(placements=placed).to_local()
+            made = hook(form.of_part(local))
+            return None if made is None else form.part("register_hook", made)
 
         return super().register_hook(run)
 
@@ -174,6 +168,38 @@ class DTensor(Tensor):
     def __repr__(self, *, tensor_contents: str | None = None) -> str:  # type: ignore[override]
         placed = ", ".join(repr(p) for p in self.placements)
         return f"DTensor(local_tensor={self._local_tensor!r}, device_mesh={self.device_mesh!r}, placements=({placed}))"
+
+
+class GradientForm:
+    """How the gradient of a distributed tensor lies. The engine has each rank's part of it."""
+
+    __slots__ = ("mesh", "placements", "shape")
+
+    def __init__(self, tensor: DTensor) -> None:
+        self.mesh, self.shape = tensor.device_mesh, tensor.shape
+        self.placements = [Replicate() if p.is_partial() else p for p in tensor.placements]
+
+    def of_part(self, local: Tensor) -> DTensor:
+        """Returns the gradient of which a rank has a part."""
+        return DTensor.from_local(local, self.mesh, self.placements, shape=self.shape)
+
+    def part(self, name: str, grad: Any) -> Tensor:
+        """Returns a rank's part of a gradient that a function of a program has made."""
+        if not isinstance(grad, Tensor) or not is_distributed(grad):
+            raise TypeError(f"{name}: want a distributed tensor or None, got {type(grad).__name__}")
+        return grad.redistribute(placements=self.placements).to_local()
+
+    def zeros(self, dtype: Any, device: Any) -> DTensor:
+        """Returns a gradient of zeros."""
+        numbers, n = packed(self.placements)
+        shape, out = array("q", self.shape), array("q", bytes(16 * len(self.shape)))
+        check(_core.bind_DTensorLocate(self.mesh._h, address(numbers), n, address(shape), len(shape), address(out)))
+        return self.of_part(_ops.zeros(tuple(out[: len(shape)]), dtype=dtype, device=device))
+
+
+def gradient_form(tensor: Any) -> GradientForm | None:
+    """Returns how the gradient of a tensor lies; None unless it is a distributed one."""
+    return GradientForm(tensor) if isinstance(tensor, DTensor) and is_distributed(tensor) else None
 
 
 class DistributedParameter(DTensor, Parameter):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from plait._autograd.parts import gradient_forms, of_parts, parts_of
 from plait._engine.warnings import warn
 from plait._modes import is_grad_enabled
 from plait._tensor import Tensor
@@ -59,7 +60,7 @@ class BackwardWatch:
         parts, self._out = _through_node(parts, self._before)
         return parts if isinstance(out, tuple) else parts[0]
 
-    def _before(self, _: Any, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _before(self, _: Any, grad_output: Sequence[Any]) -> tuple[Any, ...]:
         """Is the hook of the outputs' node."""
         assert self._out is not None
         grads: Any = _spread(grad_output, self._out, self._n_out)
@@ -86,7 +87,7 @@ class BackwardWatch:
                     "all gradients."
                 )
 
-    def _after(self, grad_input: tuple[Any, ...], _: Any) -> tuple[Any, ...] | None:
+    def _after(self, grad_input: Sequence[Any], _: Any) -> tuple[Any, ...] | None:
         """Is the hook of the inputs' node."""
         if self._grad_out is None:  # a gradient has come by another way, as in a second derivative
             return None
@@ -123,7 +124,16 @@ def _through_node(values: tuple[Any, ...], hook: Hook) -> tuple[Any, list[int] |
     if not is_grad_enabled() or not any(values[i].requires_grad for i in places):
         return values, None
     made = BackwardHookFunction.apply(*(values[i] for i in places))
-    next(t for t in made if t.requires_grad).grad_fn.register_hook(hook)
+    node = next(t for t in made if t.requires_grad).grad_fn
+    if forms := gradient_forms(made):
+
+        def on_parts(grad_input: tuple[Any, ...], grad_output: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            result = hook(of_parts(forms, grad_input), of_parts(forms, grad_output))
+            return None if result is None else tuple(parts_of(forms, "backward hook", result))
+
+        node.register_hook(on_parts)
+    else:
+        node.register_hook(hook)
     out = list(values)
     for i, t in zip(places, made, strict=True):
         out[i] = t

@@ -111,14 +111,21 @@ class _InPieces:
 
     _pieces: tuple[int, Placement, Placement]  # how many, and how the inputs and outputs of the product lie
 
-    def forward(self, input: Any) -> Any:
-        """Returns what the layer makes of a tensor."""
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Returns what the layer makes of a tensor, which may be given by the name that the layer has for it."""
         pieces, takes, gives = self._pieces
         layer: Any = super()
+
+        def run(x: Any) -> Any:
+            return _laid(layer.forward(*((x,) if inputs else ()), **dict.fromkeys(named, x)), gives)
+
+        if len(inputs) + len(named) != 1:
+            return layer.forward(*inputs, **named)  # the layer says what it takes
+        input = next(iter((*inputs, *named.values())))
         if (dim := _undivided(input, takes, gives)) is None:
-            return _laid(layer.forward(_laid(input, takes)), gives)
+            return run(_laid(input, takes))
         parts = _once(input, ("pieces", pieces, dim), lambda: _cut(input, pieces, dim))
-        return cat([_laid(layer.forward(_laid(part, takes)), gives) for part in parts], dim)
+        return cat([run(_laid(part, takes)) for part in parts], dim)
 
 
 def _undivided(x: Tensor, *placements: Placement) -> int | None:
