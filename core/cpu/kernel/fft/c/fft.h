@@ -32,8 +32,8 @@ enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL };
 
 enum {
   FFT_MAX_PASSES = 64,
-  // The largest odd radix: larger ones are slower than a convolution. The same for split lines, and for few lines whose length
-  // does not allow it.
+  // The largest odd radix: larger ones are slower than a convolution. The same for split lines that do not fill the lanes, and
+  // for few lines that cannot be split.
   FFT_MAX_RADIX = 251,
   FFT_MAX_RADIX_SPLIT = 100,
   FFT_MAX_RADIX_FEW = 31,
@@ -49,6 +49,9 @@ enum {
 
 // The distance of imaginary parts from real ones, of numbers that have none.
 #define FFT_REAL INT64_MIN
+
+// The most lanes of both passes of a split line, for each point, that are nearly full: 2 are.
+#define FFT_FULL 2.25
 
 // fft_generic reports whether a radix has no function of its own.
 static inline bool fft_generic(int32_t radix) { return radix > 5 && radix % 2 == 1; }

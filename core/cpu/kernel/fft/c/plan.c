@@ -111,10 +111,11 @@ static int64_t split_of(int64_t n, double *lanes) {
 }
 
 // convolved returns the length of the convolution that transforms n points fastest, or 0 for none. Few lines fill the lanes of
-// a convolution, but not those of a long butterfly.
+// a convolution, but not always those of a long butterfly.
 static int64_t convolved(int64_t n, int64_t split) {
   double lanes;
-  int64_t most = split != FFT_SPLIT ? FFT_MAX_RADIX : split_of(n, &lanes) ? FFT_MAX_RADIX_SPLIT : FFT_MAX_RADIX_FEW;
+  int64_t most = FFT_MAX_RADIX;
+  if (split == FFT_SPLIT) most = split_of(n, &lanes) == 0 ? FFT_MAX_RADIX_FEW : lanes > FFT_FULL ? FFT_MAX_RADIX_SPLIT : most;
   int64_t rest = n, largest = 1;
   for (int64_t r = 2; rest > 1; r++) {
     for (; rest % r == 0; rest /= r) largest = r;
