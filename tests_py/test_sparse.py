@@ -458,5 +458,5 @@ def test_whole_dimensions_are_indices(layout):
         assert s[index].to_dense().tolist() == dense[index].tolist(), index
     assert s[2, 1] == 3
     for index in [None, slice(None), slice(0, 2), (slice(0, 1), 1)]:
-        with pytest.raises(NotImplementedError, match="whole dimensions"):
+        with pytest.raises(NotImplementedError, match="numbers and whole dimensions"):
             s[index]

@@ -135,7 +135,7 @@ class SparseTensor(Tensor):
         slices = [i for i in at if isinstance(i, slice) and i == slice(None)]
         if not numbers or len(numbers) + len(slices) < len(at):
             raise NotImplementedError(
-                f"index: a sparse tensor takes whole numbers and whole dimensions, got {index!r:.60}; use index_select, "
+                f"index: a sparse tensor takes numbers and whole dimensions, got {index!r:.60}; use index_select, "
                 "or to_dense()"
             )
         out: Any = self.to_sparse_coo() if slices else self
