@@ -136,6 +136,18 @@ func callDirectly(fn any, args []any) (out *core.Tensor, ok bool) {
 	case func(*core.Tensor, []int, bool) *core.Tensor:
 		list, on := nextArg[[]int](&a, 1), nextArg[bool](&a, 2)
 		call = func() *core.Tensor { return f(x, list, on) }
+	case func(*core.Tensor, []int, ReduceOptions) *core.Tensor:
+		list, o := nextArg[[]int](&a, 1), nextArg[ReduceOptions](&a, 2)
+		call = func() *core.Tensor { return f(x, list, o) }
+	case func(_ *core.Tensor, _, _, _ int) *core.Tensor:
+		i, j, k := nextArg[int](&a, 1), nextArg[int](&a, 2), nextArg[int](&a, 3)
+		call = func() *core.Tensor { return f(x, i, j, k) }
+	case func(_ *core.Tensor, _, _, _, _ int) *core.Tensor:
+		i, j, k, l := nextArg[int](&a, 1), nextArg[int](&a, 2), nextArg[int](&a, 3), nextArg[int](&a, 4)
+		call = func() *core.Tensor { return f(x, i, j, k, l) }
+	case func(_ *core.Tensor, _ []int, _, _ *core.Tensor, _ float64) *core.Tensor:
+		list, w, b, eps := nextArg[[]int](&a, 1), a.tensor(2), a.tensor(3), nextArg[float64](&a, 4)
+		call = func() *core.Tensor { return f(x, list, w, b, eps) }
 	case func(*core.Tensor, string) *core.Tensor:
 		text := nextArg[string](&a, 1)
 		call = func() *core.Tensor { return f(x, text) }

@@ -17,6 +17,22 @@ func viewRules() map[string]*Rule {
 		"select": linear(without(1, func(*Use) bool { return false })),
 		"unbind": linear(without(1, func(*Use) bool { return false })),
 	}
+	all := func(u *Use, start, length, step int) []*core.Tensor {
+		x := u.Tensors[0]
+		if d := dimOf(argument[int](u, 1), x.Dim()); d < 0 || x.Dim() == 0 || start != 0 || step != 1 || length != x.Shape()[d] {
+			return nil
+		}
+		return []*core.Tensor{Reshape(x, x.Shape()...)} // wherever the ranks' parts lie
+	}
+	out["slice"].Compose = func(u *Use) []*core.Tensor {
+		step, d := argument[int](u, 4), dimOf(argument[int](u, 1), u.Tensors[0].Dim())
+		if d < 0 || step != 1 || u.Tensors[0].Dim() == 0 {
+			return nil
+		}
+		start, length := sliceBounds(argument[int](u, 2), argument[int](u, 3), step, u.Tensors[0].Shape()[d])
+		return all(u, start, length, step)
+	}
+	out["narrow"].Compose = func(u *Use) []*core.Tensor { return all(u, argument[int](u, 2), argument[int](u, 3), 1) }
 	out["unsqueeze"] = move(func(u *Use, shape []int) []int {
 		at := dimOf(argument[int](u, 1), len(shape)+1)
 		to := same(len(shape))

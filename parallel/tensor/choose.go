@@ -129,7 +129,7 @@ func moving(from, to core.Placement, k int) float64 {
 	case from == to:
 		return 0
 	case from.Kind == core.Sharded && to.Kind == core.Sharded:
-		return share / float64(k)
+		return max(share/float64(k), 0.001)
 	case from.Kind == core.Sharded:
 		return max(share, 0.01)
 	case from.Kind == core.Pending && to.Kind == core.Sharded:

@@ -3,6 +3,7 @@ package tensor
 import (
 	"encoding/binary"
 	"math"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -19,7 +20,7 @@ var decisions struct {
 const mostDecisions = 1 << 14
 
 // A use of an op is described by what its strategies and their costs depend on: the op, the mesh, shapes, dtypes, placements and which inputs
-// need gradients, and the arguments that are no tensors. describe appends that to buf; ok is false for arguments of other types.
+// need gradients, and the arguments that are no tensors, of which options are structs. describe appends that to buf; ok is false for arguments of other types.
 func (p *parts) describe(buf []byte, a core.Application, u *op.Use, list []*parts, grad bool) (key []byte, ok bool) {
 	ints := func(list []int) {
 		buf = binary.AppendVarint(buf, int64(len(list)))
@@ -57,7 +58,9 @@ func (p *parts) describe(buf []byte, a core.Application, u *op.Use, list []*part
 		case string:
 			buf = append(append(append(buf, 's'), x...), 0)
 		default:
-			return nil, false
+			if buf, ok = describeOptions(buf, reflect.ValueOf(arg)); !ok {
+				return nil, false
+			}
 		}
 	}
 	for i, q := range list {
@@ -75,6 +78,46 @@ func (p *parts) describe(buf []byte, a core.Application, u *op.Use, list []*part
 	}
 	return buf, true
 }
+
+// describeOptions appends what a struct of options has, but for its tensors, which are inputs; ok is false for other types.
+func describeOptions(buf []byte, v reflect.Value) ([]byte, bool) {
+	if v.Kind() != reflect.Struct {
+		return nil, false
+	}
+	buf = append(buf, 'o')
+	for i := range v.NumField() {
+		f := v.Field(i)
+		if f.Type() == tensorType {
+			continue // whether it is there is said of the inputs
+		}
+		if f.Kind() == reflect.Pointer {
+			if f.IsNil() {
+				buf = append(buf, 'n')
+				continue
+			}
+			f = f.Elem()
+		}
+		switch {
+		case f.CanInt():
+			buf = binary.AppendVarint(append(buf, 'i'), f.Int())
+		case f.CanUint():
+			buf = binary.AppendUvarint(append(buf, 'u'), f.Uint())
+		case f.CanFloat():
+			buf = binary.AppendUvarint(append(buf, 'f'), math.Float64bits(f.Float()))
+		case f.Kind() == reflect.Bool:
+			if buf = append(buf, 'b'); f.Bool() {
+				buf = append(buf, 't')
+			}
+		case f.Kind() == reflect.String:
+			buf = append(append(append(buf, 's'), f.String()...), 0)
+		default:
+			return nil, false
+		}
+	}
+	return buf, true
+}
+
+var tensorType = reflect.TypeFor[*core.Tensor]()
 
 // decided returns the strategies that were chosen for a use, or nil.
 func decided(key []byte) []op.Strategy {

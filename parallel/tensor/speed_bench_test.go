@@ -18,6 +18,8 @@ func BenchmarkOverhead(b *testing.B) {
 		}
 		local := op.Rand(8, 8).Keep()
 		rows := Distribute(local, m, []core.Placement{core.Shard(0)}).Keep()
+		columns := Distribute(local, m, []core.Placement{core.Shard(1)}).Keep()
+		pieces := Distribute(local, m, []core.Placement{core.InterleavedShard(0, 4)}).Keep()
 		all := Distribute(local, m, nil).Keep()
 		for _, c := range []struct {
 			name string
@@ -27,6 +29,9 @@ func BenchmarkOverhead(b *testing.B) {
 			{"add", op.Add, rows, rows},
 			{"linear", func(x, y *core.Tensor) *core.Tensor { return op.Linear(x, y, nil) }, all, rows},
 			{"transpose", func(x, _ *core.Tensor) *core.Tensor { return op.Transpose(x, 0, 1) }, rows, rows},
+			{"view", func(x, _ *core.Tensor) *core.Tensor { return op.Reshape(x, 64) }, rows, rows},
+			{"view of columns", func(x, _ *core.Tensor) *core.Tensor { return op.Reshape(x, 64) }, columns, columns},
+			{"interleaved add", op.Add, pieces, pieces},
 			{"gelu", func(x, _ *core.Tensor) *core.Tensor { return op.Gelu(x, "none") }, rows, rows},
 		} {
 			for _, of := range []struct {

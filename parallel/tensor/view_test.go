@@ -69,6 +69,29 @@ func TestViewsOfShards(t *testing.T) {
 	}
 }
 
+// TestSlicesOfAll counts: what takes all of a sharded dimension leaves it where it is.
+func TestSlicesOfAll(t *testing.T) {
+	onMesh(t, []int{3}, func(m *mesh.Mesh) error {
+		x := numbered(5, 4)
+		d := tensor.Distribute(x, m, []core.Placement{core.Shard(0)})
+		before := calls(m)
+		for _, f := range []func(x *core.Tensor) *core.Tensor{
+			func(x *core.Tensor) *core.Tensor { return op.Slice(x, 0, 0, 9, 1) },
+			func(x *core.Tensor) *core.Tensor { return op.Narrow(x, 0, 0, 5) },
+			func(x *core.Tensor) *core.Tensor { return op.Index(x, core.All(), core.At(1)) },
+		} {
+			y := f(d)
+			if err := y.Err(); err != nil {
+				return err
+			}
+			assert.Equal(t, []core.Placement{core.Shard(0)}, tensor.Placements(y))
+			defer func() { assert.NoError(t, equal([]*core.Tensor{tensor.Full(y)}, []*core.Tensor{f(x)})) }()
+		}
+		assert.Zero(t, calls(m)-before)
+		return nil
+	})
+}
+
 // TestViewsThatMove gathers nothing where another dimension can be sharded for the view.
 func TestViewsThatMove(t *testing.T) {
 	s := core.Shard
