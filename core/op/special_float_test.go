@@ -99,6 +99,13 @@ func TestFarArguments(t *testing.T) {
 			want, got := f(x, y), op.Narrow(f(beside(x), beside(y)), 0, 0, 1000)
 			require.Equal(t, values(t, want), values(t, got))
 		}
+		sinc := func(v *core.Tensor) []float64 { return values(t, op.Narrow(op.Sinc(v), 0, 0, 1000)) }
+		require.Equal(t, sinc(x), sinc(beside(x)))
+		wide := op.Abs(op.To(y, core.Float64))
+		for _, f := range []func(*core.Tensor) *core.Tensor{op.Exp, op.Exp2, op.Log, op.Log2, op.Log10} {
+			end := op.To(op.Full([]int{1}, core.Num(-far), op.TensorOptions{}), core.Float64)
+			require.Equal(t, values(t, f(wide)), values(t, op.Narrow(f(op.Cat([]*core.Tensor{wide, end}, 0)), 0, 0, 1000)))
+		}
 	}
 }
 

@@ -211,7 +211,7 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 		}
 		fmt.Fprintf(b, "%sfor (int64_t i = 0; i < n; i++) {\n", indent)
 		for i, line := range body {
-			if strings.Contains(text, k.In[i].Name+"_") {
+			if regexp.MustCompile(`\b` + k.In[i].Name + `_\b`).MatchString(text) {
 				fmt.Fprintf(b, "%s  %s\n", indent, line)
 			}
 		}

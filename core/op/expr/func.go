@@ -13,7 +13,7 @@ type Func struct {
 	level  int    // of an operator: how tightly it binds
 	vmath  bool   // its C function is plait_vmath.h's
 	far    string // of a C function that has a faster one for near arguments: the test of those that are not
-	far64  bool   // that one is there for float64, too
+	nearIn []Type // where that one is there
 	wide   bool   // its C function for float64 has no branches, as that for float32
 	float  func(a []float64) float64
 	int    func(a []int64) int64
@@ -97,16 +97,10 @@ func quotient(name string, f func(a, b float64) float64, i func(a, b int64) int6
 	return &Func{Name: name, Op: name, Domain: Both, args: kinds(Number, 2), vmath: true, float: f2(f), int: i2(i)}
 }
 
-// near gives f, whose C function has a faster one for near arguments, the test of those that are not.
-func near(far string, f *Func) *Func {
-	f.far = far
+// near gives f, whose C function has a faster one for near arguments in the given types, the test of those that are not.
+func near(far string, f *Func, types ...Type) *Func {
+	f.far, f.nearIn = far, types
 	return f
-}
-
-// near64 does so for float64, too.
-func near64(far string, f *Func) *Func {
-	f.far64 = true
-	return near(far, f)
 }
 
 func ints(name, op string, i func(a []int64) int64, arity int) *Func {
@@ -188,10 +182,10 @@ var table = []*Func{
 	both("sign", "sgn", 1, f1(signFloat), i1(signInt)),
 	both("min", "minimum", 2, f2(minFloat), i2(func(a, b int64) int64 { return min(a, b) })),
 	both("max", "maximum", 2, f2(maxFloat), i2(func(a, b int64) int64 { return max(a, b) })),
-	near("quotient", quotient("fmod", math.Mod, fmodInt)),
-	near("quotient", quotient("remainder", remainderFloat, remainderInt)),
-	near("quotient", quotient("floor_divide", floorDivideFloat, floorDivideInt)),
-	near("pow", quotient("pow", math.Pow, powInt)),
+	near("quotient", quotient("fmod", math.Mod, fmodInt), F32),
+	near("quotient", quotient("remainder", remainderFloat, remainderInt), F32),
+	near("quotient", quotient("floor_divide", floorDivideFloat, floorDivideInt), F32),
+	wide(near("pow", quotient("pow", math.Pow, powInt), F32)),
 
 	ints("trunc_divide", "trunc_divide", i2(truncDivideInt), 2),
 	ints("bit_and", "bitwise_and", i2(func(a, b int64) int64 { return a & b }), 2),
@@ -210,33 +204,33 @@ var table = []*Func{
 	floats("rsqrt", 1, f1(func(x float64) float64 { return 1 / math.Sqrt(x) })),
 	floats("copysign", 2, f2(math.Copysign)),
 	floats("hypot", 2, f2(math.Hypot)),
-	near("zeta", floats("zeta", 2, f2(zeta))),
+	near("zeta", floats("zeta", 2, f2(zeta)), F32),
 	test("isnan", math.IsNaN),
 	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
 
-	wide(vector("exp", math.Exp)),
-	vector("exp2", math.Exp2),
-	vector("expm1", math.Expm1),
-	wide(vector("log", math.Log)),
-	vector("log2", math.Log2),
-	vector("log10", math.Log10),
-	vector("log1p", math.Log1p),
-	near64("trig", vector("sin", math.Sin)),
-	near64("trig", vector("cos", math.Cos)),
-	near64("trig", vector("tan", math.Tan)),
+	wide(near("exp", vector("exp", math.Exp), F64)),
+	wide(near("exp2", vector("exp2", math.Exp2), F64)),
+	wide(vector("expm1", math.Expm1)),
+	wide(near("log", vector("log", math.Log), F64)),
+	wide(near("log", vector("log2", math.Log2), F64)),
+	wide(near("log", vector("log10", math.Log10), F64)),
+	wide(vector("log1p", math.Log1p)),
+	near("trig", vector("sin", math.Sin), F32, F64),
+	near("trig", vector("cos", math.Cos), F32, F64),
+	near("trig", vector("tan", math.Tan), F32, F64),
 	wide(vector("asin", math.Asin)),
 	wide(vector("acos", math.Acos)),
 	wide(vector("atan", math.Atan)),
 	wide(vector2("atan2", math.Atan2)),
-	vector("sinh", math.Sinh),
-	vector("cosh", math.Cosh),
+	wide(vector("sinh", math.Sinh)),
+	wide(vector("cosh", math.Cosh)),
 	wide(vector("tanh", math.Tanh)),
-	vector("asinh", math.Asinh),
-	vector("acosh", math.Acosh),
-	vector("atanh", math.Atanh),
-	vector("erf", math.Erf),
-	vector("erfc", math.Erfc),
-	vector("erfinv", math.Erfinv),
+	wide(vector("asinh", math.Asinh)),
+	wide(vector("acosh", math.Acosh)),
+	wide(vector("atanh", math.Atanh)),
+	wide(vector("erf", math.Erf)),
+	wide(vector("erfc", math.Erfc)),
+	wide(vector("erfinv", math.Erfinv)),
 	vector("lgamma", lgamma),
 	vector("digamma", digamma),
 	wide(vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })),

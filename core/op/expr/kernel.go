@@ -100,25 +100,65 @@ func (p *Program) Divisors() []Expr {
 	return divisors
 }
 
-// Near returns the calls of functions that have a faster C function for near arguments in t, if there is one for all of them: where
-// their arguments are variables that the program does not assign.
+// Near returns the calls of functions of which the program takes the faster C function for near arguments in t. Their arguments are
+// given as variables that the program does not assign, or as sums and products of these. Where some are not, there are none, or none of
+// functions that are vectors without.
 func (p *Program) Near(t Type) []*Call {
-	var calls []*Call
-	all, free := t.Float(), p.Free()
-	p.Walk(func(e Expr) {
-		if c, ok := e.(*Call); ok && c.Fn.far != "" {
-			calls = append(calls, c)
-			all = all && (t == F32 || c.Fn.far64)
-			for _, a := range c.Args {
-				v, ok := a.(*Var)
-				all = all && ok && slices.Contains(free, v.Name)
-			}
-		}
-	})
+	calls, all := p.near(t, true)
+	if !all {
+		calls, all = p.near(t, false)
+	}
 	if !all {
 		return nil
 	}
 	return calls
+}
+
+// near returns the calls of functions that have a faster one, those of vectors too or not, and whether all of them can take it.
+func (p *Program) near(t Type, vectors bool) (calls []*Call, all bool) {
+	all = t.Float()
+	p.Walk(func(e Expr) {
+		c, ok := e.(*Call)
+		vector := ok && t == F64 && c.Fn.wide
+		if !ok || c.Fn.far == "" || vector && !vectors {
+			return
+		}
+		if !slices.Contains(c.Fn.nearIn, t) {
+			all = all && c.Fn.wide
+			return
+		}
+		near := &Call{Fn: c.Fn}
+		for _, a := range c.Args {
+			a, ok = p.inlined(a)
+			_, variable := a.(*Var)
+			all = all && ok && (variable || len(c.Args) == 1 && !vector)
+			near.Args = append(near.Args, a)
+		}
+		calls = append(calls, near)
+	})
+	return calls, all
+}
+
+// inlined returns e without the names of intermediate values, and whether it is a variable or made of these by sums and products.
+func (p *Program) inlined(e Expr) (Expr, bool) {
+	switch e := e.(type) {
+	case *Var:
+		for _, l := range p.Lets {
+			if l.Name == e.Name {
+				return p.inlined(l.Value)
+			}
+		}
+	case *Call:
+		arithmetic := slices.Contains([]string{"add", "sub", "mul", "neg"}, e.Fn.Name)
+		c := &Call{Fn: e.Fn}
+		for _, a := range e.Args {
+			a, ok := p.inlined(a)
+			arithmetic = arithmetic && ok
+			c.Args = append(c.Args, a)
+		}
+		return c, arithmetic
+	}
+	return e, true
 }
 
 // Cheap reports whether the program calls no functions but those of a few instructions, so that a loop spends its time on memory.

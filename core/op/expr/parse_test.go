@@ -149,7 +149,11 @@ func TestNear(t *testing.T) {
 		{"sin(x) + fmod(x, y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) + plait_vm_near_fmodf(x_, y_);", ""},
 		{"pow(x, y)", "powf(x_, y_)", "out = plait_vm_near_powf(x_, y_);", ""},
 		{"zeta(x, y)", "zetaf(x_, y_)", "out = plait_vm_near_zetaf(x_, y_);", ""},
-		{src: "sin(2*x)"}, {src: "t = x + y; cos(t) + cos(x)"}, {src: "exp(x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
+		{"sin(2*x)", "trigf(2.0f * x_)", "out = plait_vm_near_sinf(2.0f * x_);", "out = plait_vm_near_sin(2.0 * x_);"},
+		{"t = x + y; cos(t)/t", "trigf(x_ + y_)", "const float t_ = x_ + y_;\nout = plait_vm_near_cosf(t_) / t_;", "const double t_ = x_ + y_;\nout = plait_vm_near_cos(t_) / t_;"},
+		{"sin(x)*exp(x/y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) * plait_vm_expf(x_ / y_);", "out = plait_vm_near_sin(x_) * plait_vm_exp(x_ / y_);"},
+		{"sin(x)*exp(x)", "trigf(x_)", "out = plait_vm_near_sinf(x_) * plait_vm_expf(x_);", "out = plait_vm_near_sin(x_) * plait_vm_near_exp(x_);"},
+		{src: "sin(exp(x))"}, {src: "exp(x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
 	} {
 		p := parse(t, c.src)
 		calls := p.Near(F32)
@@ -164,7 +168,7 @@ func TestNear(t *testing.T) {
 			require.Empty(t, calls, c.src)
 			continue
 		}
-		require.Equal(t, "plait_vm_far_"+strings.Replace(c.far, "f(", "(", 1), calls[0].FarC(F64))
+		require.Equal(t, "plait_vm_far_"+strings.ReplaceAll(strings.Replace(c.far, "f(", "(", 1), "0f", "0"), calls[0].FarC(F64))
 		require.Equal(t, c.want64, p.NearC(F64, emit))
 	}
 }

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -136,8 +137,9 @@ func (p *Program) C(t Type, emit func(i int, value string) string) string {
 func (p *Program) NearC(t Type, emit func(i int, value string) string) string {
 	d := cDialect(t)
 	form := d.form
+	calls := p.Near(t)
 	d.form = func(f *Func) string {
-		if f.far != "" {
+		if slices.ContainsFunc(calls, func(c *Call) bool { return c.Fn == f }) {
 			return "plait_vm_near_" + f.Name + suffix(t)
 		}
 		return form(f)
@@ -150,11 +152,12 @@ func suffix(t Type) string { return map[Type]string{F32: "f"}[t] }
 
 // FarC returns a C expression that is not 0 where arguments of a call that [Program.Near] returned for t are not near.
 func (c *Call) FarC(t Type) string {
-	names := make([]string, len(c.Args))
+	d := cDialect(t)
+	args := make([]string, len(c.Args))
 	for i, a := range c.Args {
-		names[i] = underscored(a.(*Var).Name)
+		args[i] = d.print(a, 0)
 	}
-	return "plait_vm_far_" + c.Fn.far + suffix(t) + "(" + strings.Join(names, ", ") + ")"
+	return "plait_vm_far_" + c.Fn.far + suffix(t) + "(" + strings.Join(args, ", ") + ")"
 }
 
 func (p *Program) c(t Type, d *dialect, emit func(i int, value string) string) string {

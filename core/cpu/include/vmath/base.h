@@ -56,6 +56,11 @@ PLAIT_INLINE float plait_vm_at_leastf(float x, float bound) { return bound > x ?
 PLAIT_INLINE double plait_vm_at_most(double x, double bound) { return bound < x ? bound : x; }
 PLAIT_INLINE double plait_vm_at_least(double x, double bound) { return bound > x ? bound : x; }
 
+// The number in [low, high] nearest to x.
+PLAIT_INLINE double plait_vm_limited(double x, double low, double high) {
+  return plait_vm_pick(x < low, low, plait_vm_pick(x > high, high, x));
+}
+
 // The same as one integer instruction: not_below for a negative bound, not_above for a positive one. NaN may become the
 // bound.
 PLAIT_INLINE float plait_vm_not_belowf(float x, float bound) {

@@ -1,29 +1,8 @@
-// Circular functions of float64 and their inverses. Where a result is the sum of a large and a small part, the products in
-// the large part have few enough bits to be exact, so that fused multiply-adds change no more than the last rounding.
+// Circular functions of float64 and their inverses.
 #ifndef PLAIT_VMATH_DOUBLE_TRIG_H
 #define PLAIT_VMATH_DOUBLE_TRIG_H
 
-#include "base.h"
-
-// A sum of two doubles, of which the second is small.
-typedef struct {
-  double high, low;
-} plait_vm_sum;
-
-// a + b for |a| >= |b|, or where the sum is exact.
-PLAIT_INLINE plait_vm_sum plait_vm_two_sum(double a, double b) {
-  double high = a + b;
-  return (plait_vm_sum){high, (a - high) + b};
-}
-
-PLAIT_INLINE plait_vm_sum plait_vm_pick_sum(bool c, plait_vm_sum a, plait_vm_sum b) {
-  return (plait_vm_sum){plait_vm_pick(c, a.high, b.high), plait_vm_pick(c, a.low, b.low)};
-}
-
-// x with a fraction of at most `bits` bits.
-PLAIT_INLINE double plait_vm_head(double x, int bits) {
-  return plait_vm_from_bits(plait_vm_bits(x) >> (52 - bits) << (52 - bits));
-}
+#include "sum.h"
 
 // Whether plait_vm_near_sin and its like do not take x.
 PLAIT_INLINE uint64_t plait_vm_far_trig(double x) { return (plait_vm_bits(x) & INT64_MAX) >= 0x4130000000000000u; }
@@ -85,13 +64,6 @@ PLAIT_INLINE double plait_vm_near_cos(double x) {
   plait_vm_sum r = plait_vm_double_quarters(x, &n);
   plait_vm_sum s = plait_vm_pick_sum(n & 1u, plait_vm_sin_sum(r), plait_vm_cos_sum(r));
   return plait_vm_from_bits(plait_vm_bits(s.high + s.low) ^ (((n + 1u) & 2u) << 62));
-}
-
-// The quotient of two sums: its first bits, and what they leave of the dividend over the divisor.
-PLAIT_INLINE plait_vm_sum plait_vm_divide_sums(plait_vm_sum x, plait_vm_sum y) {
-  double inverse = 1.0 / y.high, q = plait_vm_head(x.high * inverse, 22), d = plait_vm_head(y.high, 26);
-  double rest = ((x.high - q * d) - q * (y.high - d)) + (x.low - q * y.low);
-  return plait_vm_two_sum(q, rest * inverse);
 }
 
 // tan(x), within 0.54 ulp.

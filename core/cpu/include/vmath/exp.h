@@ -75,36 +75,6 @@ PLAIT_INLINE float plait_vm_exp_normalf(float x) {
   return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(plait_f32_bits(t) << 23);
 }
 
-// Writes a double y as n ln 2 + high - low with |high| <= ln 2 / 2, and *t = n + PLAIT_VM_ROUNDER. It returns exp(high - low) - 1 - high.
-PLAIT_INLINE double plait_vm_exp_rest(double y, double *t, double *high) {
-  *t = y * 0x1.71547652b82fep+0 + PLAIT_VM_ROUNDER;
-  double k = *t - PLAIT_VM_ROUNDER;
-  *high = y - k * 0x1.62e42feep-1;
-  double low = k * 0x1.a39ef35793c76p-33, r = *high - low;
-  double p = 0x1.af6ea400fd05cp-26;
-  p = p * r + 0x1.28a1391f35ce3p-22;
-  p = p * r + 0x1.71ddee5f22b42p-19;
-  p = p * r + 0x1.a019a964f5162p-16;
-  p = p * r + 0x1.a01a01b44bb2bp-13;
-  p = p * r + 0x1.6c16c17d5da7bp-10;
-  p = p * r + 0x1.111111110e9eep-7;
-  p = p * r + 0x1.5555555552ff8p-5;
-  p = p * r + 0x1.555555555555cp-3;
-  p = p * r + 0.5;
-  return r * r * p - low;
-}
-
-// exp(x) of a double, within 0.8 ulp: as above with eleven terms, and with 1 + r as the sum of two doubles.
-PLAIT_INLINE double plait_vm_exp(double x) {
-  const double last = 0x1.62e42fefa39efp+9;
-  double t, high, less = plait_vm_exp_rest(plait_vm_at_most(plait_vm_at_least(x, -746.0), last), &t, &high);
-  double one = 1.0 + high, rest = high - (one - 1.0);
-  double e = one + (rest + less);
-  uint64_t up = -(uint64_t)(x < -708.0) & (UINT64_C(64) << 52);
-  double down = plait_vm_pick(x <= last, plait_vm_pick(x < -708.0, 0x1p-64, 1.0), x);
-  return plait_vm_from_bits(plait_vm_bits(e) + (plait_vm_bits(t) << 52) + up) * down;
-}
-
 // 2^x, within 1.5 ulp.
 PLAIT_INLINE float plait_vm_exp2f(float x) {
   const float last = 0x1.fffffep+6f;
@@ -158,14 +128,6 @@ PLAIT_INLINE float plait_vm_tanhf(float x) {
   return plait_bits_f32(plait_f32_bits(r) | (plait_f32_bits(x) & 0x80000000u)); // r is not negative
 }
 
-// The same for a double, within 2.5 ulp: e / (e + 2) for e = exp(2x) - 1. From 22 on the result is 1.
-PLAIT_INLINE double plait_vm_tanh(double x) {
-  double t, high, less = plait_vm_exp_rest(plait_vm_at_most(2.0 * plait_vm_abs(x), 44.0), &t, &high);
-  double power = plait_vm_from_bits(plait_vm_bits(1.0) + (plait_vm_bits(t) << 52));
-  double e = power * (high + less) + (power - 1.0);
-  return plait_vm_pick(x == x, plait_vm_copysign(e / (e + 2.0), x), x);
-}
-
 // 1 / (1 + exp(-x)), within 2.5 ulp, also for subnormal results. Both terms are scaled by 2^-24, so that the
 // exponential is finite wherever the result is not 0.
 PLAIT_INLINE float plait_vm_sigmoidf(float x) {
@@ -173,12 +135,6 @@ PLAIT_INLINE float plait_vm_sigmoidf(float x) {
   float t, r = plait_vm_exp_splitf(-y, PLAIT_VM_ROUNDERF - 24.0f, &t);
   float e = plait_bits_f32(plait_f32_bits(1.0f + plait_vm_exp_polyf(r) * r) + (plait_f32_bits(t) << 23));
   return (x != x ? x : 0x1p-24f) / (0x1p-24f + e);
-}
-
-// The same for a double, within 2.5 ulp, also for subnormal results.
-PLAIT_INLINE double plait_vm_sigmoid(double x) {
-  double e = plait_vm_exp(-plait_vm_abs(x));
-  return plait_vm_pick(x < 0.0, e, 1.0) / (1.0 + e);
 }
 
 // log(1 + exp(x)), within 2 ulp.

@@ -41,27 +41,6 @@ PLAIT_INLINE float plait_vm_logf(float x) {
   return plait_vm_log_edgesf(x, y);
 }
 
-// log(x) of a double, within 1 ulp: with s = f / (2 + f), log(1 + f) is log((1 + s) / (1 - s)), a series in odd powers
-// of s.
-PLAIT_INLINE double plait_vm_log(double x) {
-  uint64_t bits = plait_vm_bits(x * plait_vm_pick(x < 0x1p-1022, 0x1p54, 1.0)) - 0x3fe6a09e667f3bcdu + (UINT64_C(1024) << 52);
-  double e = plait_vm_from_bits((bits >> 52) | 0x4330000000000000u) - plait_vm_pick(x < 0x1p-1022, 0x1p52 + 1078.0, 0x1p52 + 1024.0);
-  double f = plait_vm_from_bits((bits & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu) - 1.0;
-  double s = f / (2.0 + f), z = s * s;
-  double p = 0x1.2f0d5e2c92795p-3;
-  p = p * z + 0x1.39a0ddfa994c2p-3;
-  p = p * z + 0x1.7466486178ecdp-3;
-  p = p * z + 0x1.c71c51d50fa2ap-3;
-  p = p * z + 0x1.249249423c734p-2;
-  p = p * z + 0x1.999999997f72dp-2;
-  p = p * z + 0x1.5555555555594p-1;
-  double half = 0.5 * f * f;
-  double y = e * 0x1.62e42feep-1 - ((half - (s * (half + z * p) + e * 0x1.a39ef35793c76p-33)) - f);
-  y = plait_vm_pick(x < PLAIT_VM_INF, y, x);
-  y = plait_vm_pick(x < 0.0, PLAIT_VM_NAN, y);
-  return plait_vm_pick(x == 0.0, -PLAIT_VM_INF, y);
-}
-
 // log2(x), within 2 ulp; exact for powers of two.
 PLAIT_INLINE float plait_vm_log2f(float x) {
   float e, f = plait_vm_log_splitf(x, &e);

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xb1292322
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1d7dcc6c
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

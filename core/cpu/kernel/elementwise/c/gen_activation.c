@@ -16,10 +16,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_f32) {
 }
 
 // where(x > 0, x, alpha * expm1(x / alpha))
-PLAITK_ELEMENTWISE_LOOP(celu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(celu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ((x_ > 0.0) ? x_ : (alpha_ * plait_vm_expm1(x_ / alpha_)));
@@ -71,10 +72,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_f32) {
 }
 
 // where(x > 0, x, alpha * expm1(x))
-PLAITK_ELEMENTWISE_LOOP(elu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ((x_ > 0.0) ? x_ : (alpha_ * plait_vm_expm1(x_)));
@@ -103,6 +105,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_exp(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_near_exp(x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -125,9 +142,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_f32) {
 }
 
 // 0.5 * x * (1 + erf(x * 0.7071067811865476))
-PLAITK_ELEMENTWISE_LOOP(gelu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = 0.5 * x_ * (1.0 + plait_vm_erf(x_ * 0.7071067811865476));
@@ -150,10 +168,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f32) {
 }
 
 // grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x))
-PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -607,9 +626,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_f32) {
 }
 
 // min(x, 0) - log1p(exp(-abs(x)))
-PLAITK_ELEMENTWISE_LOOP(logsigmoid_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsigmoid_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = ew_min_f64(x_, 0.0) - plait_vm_log1p(plait_vm_exp(-ew_abs_f64(x_)));
@@ -948,9 +968,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_f32) {
 }
 
 // 1.0507009873554805 * where(x > 0, x, 1.6732632423543772 * expm1(x))
-PLAITK_ELEMENTWISE_LOOP(selu_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? x_ : (1.6732632423543772 * plait_vm_expm1(x_)));
@@ -977,6 +998,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_exp(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_near_exp(x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -1282,11 +1318,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_f32) {
 }
 
 // z = x * beta; where(z > threshold, x, (max(z, 0) + log1p(exp(-abs(z)))) / beta)
-PLAITK_ELEMENTWISE_LOOP(softplus_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(softplus_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
   const double beta_ = (double)attr[0].f;
   const double threshold_ = (double)attr[1].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double z_ = x_ * beta_;
@@ -1513,6 +1550,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float tx_ = xr_;
+      const float ty_ = xi_;
+      const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tn_ = tc_ * tc_ + ts_ * ts_;
+      const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      out0[i] = a_;
+      out1[i] = b_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1531,11 +1591,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f32) {
 }
 
 // tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); a, b
-PLAITK_ELEMENTWISE_LOOP(tanh_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double tx_ = xr_;
+      const double ty_ = xi_;
+      const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+      const double tc_ = plait_vm_near_cos(ty_);
+      const double tn_ = tc_ * tc_ + ts_ * ts_;
+      const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      out0[i] = a_;
+      out1[i] = b_;
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1612,6 +1695,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float tx_ = xr_;
+      const float ty_ = xi_;
+      const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tn_ = tc_ * tc_ + ts_ * ts_;
+      const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      out0[i] = xr_ - a_;
+      out1[i] = xi_ - b_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1630,11 +1736,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f32) {
 }
 
 // tx = xr; ty = xi; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); xr - a, xi - b
-PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xi_ = in1[i];
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double tx_ = xr_;
+      const double ty_ = xi_;
+      const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+      const double tc_ = plait_vm_near_cos(ty_);
+      const double tn_ = tc_ * tc_ + ts_ * ts_;
+      const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      out0[i] = xr_ - a_;
+      out1[i] = xi_ - b_;
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];

@@ -1480,10 +1480,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_f32) {
 }
 
 // pow(x, y)
-PLAITK_ELEMENTWISE_LOOP(pow_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -1493,10 +1494,11 @@ PLAITK_ELEMENTWISE_LOOP(pow_f64) {
 }
 
 // pow(x, y)
-PLAITK_ELEMENTWISE_LOOP(pow_i64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
   int64_t *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
@@ -1522,11 +1524,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_x_f32) {
 }
 
 // where(y == 0, 0, grad * y * pow(x, y - 1))
-PLAITK_ELEMENTWISE_LOOP(pow_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1561,6 +1564,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
   const double *in2 = in[2];
   const double *in3 = in[3];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double y_ = in2[i];
+      const double out_ = in3[i];
+      out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_near_log(x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];

@@ -18,6 +18,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_exp(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_exp(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -97,7 +111,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
   uint64_t far = 0;
 #pragma omp simd reduction(| : far)
   for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
     const double xi_ = in1[i];
+    far |= plait_vm_far_exp(xr_);
     far |= plait_vm_far_trig(xi_);
   }
   if (far == 0) {
@@ -105,7 +121,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
     for (int64_t i = 0; i < n; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      const double e_ = plait_vm_exp(xr_);
+      const double e_ = plait_vm_near_exp(xr_);
       out0[i] = e_ * plait_vm_near_cos(xi_);
       out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
     }
@@ -134,9 +150,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_f32) {
 }
 
 // exp2(x)
-PLAITK_ELEMENTWISE_LOOP(exp2_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_exp2(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_exp2(x_);
+    }
+    return 0;
+  }
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_exp2(x_);
@@ -178,6 +209,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(xi_ * 0.6931471805599453f);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float e_ = plait_vm_exp2f(xr_);
+      const float t_ = xi_ * 0.6931471805599453f;
+      out0[i] = e_ * plait_vm_near_cosf(t_);
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(t_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -191,11 +240,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f32) {
 }
 
 // e = exp2(xr); t = xi * 0.6931471805599453; e * cos(t), where(xi == 0, xi, e * sin(t))
-PLAITK_ELEMENTWISE_LOOP(exp2_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    far |= plait_vm_far_exp2(xr_);
+    far |= plait_vm_far_trig(xi_ * 0.6931471805599453);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_near_exp2(xr_);
+      const double t_ = xi_ * 0.6931471805599453;
+      out0[i] = e_ * plait_vm_near_cos(t_);
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(t_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -220,9 +289,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_f32) {
 }
 
 // expm1(x)
-PLAITK_ELEMENTWISE_LOOP(expm1_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_expm1(x_);
@@ -264,6 +334,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xi_ = in1[i];
+    far |= plait_vm_far_trigf(0.5f * xi_);
+    far |= plait_vm_far_trigf(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float e_ = plait_vm_expf(xr_);
+      const float s_ = plait_vm_near_sinf(0.5f * xi_);
+      out0[i] = plait_vm_expm1f(xr_) * plait_vm_near_cosf(xi_) - 2.0f * s_ * s_;
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -277,11 +366,32 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
 }
 
 // e = exp(xr); s = sin(0.5 * xi); expm1(xr) * cos(xi) - 2 * s * s, where(xi == 0, xi, e * sin(xi))
-PLAITK_ELEMENTWISE_LOOP(expm1_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    const double xi_ = in1[i];
+    far |= plait_vm_far_exp(xr_);
+    far |= plait_vm_far_trig(0.5 * xi_);
+    far |= plait_vm_far_trig(xi_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_near_exp(xr_);
+      const double s_ = plait_vm_near_sin(0.5 * xi_);
+      out0[i] = plait_vm_expm1(xr_) * plait_vm_near_cos(xi_) - 2.0 * s_ * s_;
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -309,6 +419,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_log(x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -389,9 +513,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_f32) {
 }
 
 // log10(x)
-PLAITK_ELEMENTWISE_LOOP(log10_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_log10(x_);
+    }
+    return 0;
+  }
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_log10(x_);
@@ -471,9 +610,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_f32) {
 }
 
 // log1p(x)
-PLAITK_ELEMENTWISE_LOOP(log1p_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log1p_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_log1p(x_);
@@ -561,9 +701,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_f32) {
 }
 
 // log2(x)
-PLAITK_ELEMENTWISE_LOOP(log2_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_near_log2(x_);
+    }
+    return 0;
+  }
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_log2(x_);
@@ -645,10 +800,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_f32) {
 }
 
 // where(x == y, x + 0.6931471805599453, max(x, y) + log1p(exp(-abs(x - y))))
-PLAITK_ELEMENTWISE_LOOP(logaddexp_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -801,10 +957,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_f32) {
 }
 
 // where(x == y, x + 1, max(x, y) + log1p(exp2(-abs(x - y))) * 1.4426950408889634)
-PLAITK_ELEMENTWISE_LOOP(logaddexp2_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp2_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -1100,6 +1257,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double y_ = in1[i];
+    far |= plait_vm_far_log(y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double y_ = in1[i];
+      out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_near_log(y_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -1131,6 +1303,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double y_ = in2[i];
+    far |= plait_vm_far_log(y_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double y_ = in2[i];
+      out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_near_log(y_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];

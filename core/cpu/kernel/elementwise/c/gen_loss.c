@@ -17,10 +17,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_f32) {
 }
 
 // -(t * max(log(x), -100) + (1 - t) * max(log1p(-x), -100))
-PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = -(t_ * ew_max_f64(plait_vm_near_log(x_), -100.0) + (1.0 - t_) * ew_max_f64(plait_vm_log1p(-x_), -100.0));
+    }
+    return 0;
+  }
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -76,10 +92,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_grad_t_f32) {
 }
 
 // grad * (max(log1p(-x), -100) - max(log(x), -100))
-PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = grad_ * (ew_max_f64(plait_vm_log1p(-x_), -100.0) - ew_max_f64(plait_vm_near_log(x_), -100.0));
+    }
+    return 0;
+  }
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -103,10 +135,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_f32) {
 }
 
 // max(x, 0) - x * t + log1p(exp(-abs(x)))
-PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_with_logits_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -193,11 +226,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_f32) {
 }
 
 // u = max(-x, 0) + log1p(exp(-abs(x))); (1 - t) * x + (1 + (w - 1) * t) * u
-PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
@@ -262,11 +296,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_t_f32) {
 }
 
 // u = max(-x, 0) + log1p(exp(-abs(x))); grad * ((w - 1) * u - x)
-PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_t_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -295,11 +330,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_w_f32) {
 }
 
 // u = max(-x, 0) + log1p(exp(-abs(x))); grad * t * u
-PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_w_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(bce_with_logits_pos_weight_grad_w_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -747,6 +783,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in1[i];
+    far |= plait_vm_far_log(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_near_log(t_) - x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -778,6 +829,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in2[i];
+    far |= plait_vm_far_log(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double t_ = in2[i];
+      out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_near_log(t_) + 1.0 - x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -807,6 +874,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in1[i];
+    far |= plait_vm_far_exp(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = plait_vm_near_exp(t_) * (t_ - x_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -835,6 +917,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in1[i];
+    far |= plait_vm_far_exp(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = -grad_ * plait_vm_near_exp(t_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -866,6 +963,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in2[i];
+    far |= plait_vm_far_exp(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double t_ = in2[i];
+      out0[i] = grad_ * plait_vm_near_exp(t_) * (t_ - x_ + 1.0);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -1414,6 +1527,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_exp(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = plait_vm_near_exp(x_) - t_ * x_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -1445,6 +1573,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_exp(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double t_ = in2[i];
+      out0[i] = grad_ * (plait_vm_near_exp(x_) - t_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -1506,7 +1650,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f64) {
   uint64_t far = 0;
 #pragma omp simd reduction(| : far)
   for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
     const double xi_ = in1[i];
+    far |= plait_vm_far_exp(xr_);
     far |= plait_vm_far_trig(xi_);
   }
   if (far == 0) {
@@ -1516,7 +1662,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f64) {
       const double xi_ = in1[i];
       const double tr_ = in2[i];
       const double ti_ = in3[i];
-      const double e_ = plait_vm_exp(xr_);
+      const double e_ = plait_vm_near_exp(xr_);
       out0[i] = e_ * plait_vm_near_cos(xi_) - tr_ * xr_ + ti_ * xi_;
       out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
     }
@@ -1577,6 +1723,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double t_ = in1[i];
+    far |= plait_vm_far_log(t_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double t_ = in1[i];
+      out0[i] = ((t_ > 1.0) ? (grad_ * (plait_vm_near_log(t_) + 0.5 / t_)) : 0.0);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -1706,10 +1867,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_f32) {
 }
 
 // z = -t * x; max(z, 0) + log1p(exp(-abs(z)))
-PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(soft_margin_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];

@@ -380,12 +380,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f32) {
 }
 
 // where(x == 0, 0, g * sign(x) * pow(abs(x) / norm, p - 1))
-PLAITK_ELEMENTWISE_LOOP(norm_grad_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
   const double p_ = (double)attr[0].f;
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double g_ = in0[i];
     const double x_ = in1[i];

@@ -67,6 +67,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_near_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
@@ -94,6 +108,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_log(x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      out0[i] = -grad_ * (plait_vm_near_log(x_) + 1.0);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
@@ -116,9 +145,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erf_f32) {
 }
 
 // erf(x)
-PLAITK_ELEMENTWISE_LOOP(erf_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erf_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_erf(x_);
@@ -167,9 +197,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfc_f32) {
 }
 
 // erfc(x)
-PLAITK_ELEMENTWISE_LOOP(erfc_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfc_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_erfc(x_);
@@ -218,9 +249,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfinv_f32) {
 }
 
 // erfinv(x)
-PLAITK_ELEMENTWISE_LOOP(erfinv_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(erfinv_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_erfinv(x_);
@@ -487,9 +519,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_f32) {
 }
 
 // 0.5 * erfc(-0.7071067811865476 * x)
-PLAITK_ELEMENTWISE_LOOP(special_ndtr_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = 0.5 * plait_vm_erfc(-0.7071067811865476 * x_);
@@ -648,10 +681,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_f32) {
 }
 
 // where(isnan(y), y, where(x == 0, 0, x * log1p(y)))
-PLAITK_ELEMENTWISE_LOOP(special_xlog1py_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
@@ -677,11 +711,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_x_f32) {
 }
 
 // grad * where(x == 0 && y <= -1, 0, log1p(y))
-PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_xlog1py_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];

@@ -122,9 +122,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_f32) {
 }
 
 // acosh(x)
-PLAITK_ELEMENTWISE_LOOP(acosh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_acosh(x_);
@@ -339,9 +340,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_f32) {
 }
 
 // asinh(x)
-PLAITK_ELEMENTWISE_LOOP(asinh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_asinh(x_);
@@ -640,9 +642,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_f32) {
 }
 
 // atanh(x)
-PLAITK_ELEMENTWISE_LOOP(atanh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(atanh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_atanh(x_);
@@ -909,9 +912,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_f32) {
 }
 
 // cosh(x)
-PLAITK_ELEMENTWISE_LOOP(cosh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_cosh(x_);
@@ -934,10 +938,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_grad_x_f32) {
 }
 
 // grad * sinh(x)
-PLAITK_ELEMENTWISE_LOOP(cosh_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1291,6 +1296,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    far |= plait_vm_far_trigf(3.141592653589793f * x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float x_ = in0[i];
+      const float t_ = 3.141592653589793f * x_;
+      out0[i] = ((x_ == 0.0f) ? 1.0f : (plait_vm_near_sinf(t_) / t_));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
@@ -1301,9 +1321,24 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f32) {
 }
 
 // t = pi * x; where(x == 0, 1, sin(t) / t)
-PLAITK_ELEMENTWISE_LOOP(sinc_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    far |= plait_vm_far_trig(3.141592653589793 * x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double x_ = in0[i];
+      const double t_ = 3.141592653589793 * x_;
+      out0[i] = ((x_ == 0.0) ? 1.0 : (plait_vm_near_sin(t_) / t_));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = 3.141592653589793 * x_;
@@ -1317,6 +1352,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in1[i];
+    far |= plait_vm_far_trigf(3.141592653589793f * x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      const float t_ = 3.141592653589793f * x_;
+      out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * 3.141592653589793f * (t_ * plait_vm_near_cosf(t_) - plait_vm_near_sinf(t_)) / (t_ * t_)));
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
@@ -1328,10 +1379,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f32) {
 }
 
 // t = pi * x; where(x == 0, 0, grad * pi * (t * cos(t) - sin(t)) / (t * t))
-PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in1[i];
+    far |= plait_vm_far_trig(3.141592653589793 * x_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double grad_ = in0[i];
+      const double x_ = in1[i];
+      const double t_ = 3.141592653589793 * x_;
+      out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * 3.141592653589793 * (t_ * plait_vm_near_cos(t_) - plait_vm_near_sin(t_)) / (t_ * t_)));
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1347,6 +1414,32 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    far |= plait_vm_far_trigf(3.141592653589793f * xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float p_ = 3.141592653589793f * xr_;
+      const float q_ = 3.141592653589793f * xi_;
+      const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
+      const float u_ = (w_ ? p_ : q_);
+      const float v_ = (w_ ? q_ : p_);
+      const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+      const float n_ = u_ + v_ * k_;
+      const float qr_ = (w_ ? (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_))) / n_;
+      const float qi_ = (w_ ? (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_near_sinf(p_) * plait_vm_coshf(q_))) / n_;
+      const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
+      out0[i] = (z_ ? 1.0f : qr_);
+      out1[i] = (z_ ? 0.0f : qi_);
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1368,11 +1461,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
 }
 
 // p = pi * xr; q = pi * xi; w = abs(p) >= abs(q); u = where(w, p, q); v = where(w, q, p); k = where(u == 0, 0, v / u); n = u + v * k; qr = where(w, sin(p) * cosh(q) + cos(p) * sinh(q) * k, sin(p) * cosh(q) * k + cos(p) * sinh(q)) / n; qi = where(w, cos(p) * sinh(q) - sin(p) * cosh(q) * k, cos(p) * sinh(q) * k - sin(p) * cosh(q)) / n; z = p == 0 && q == 0; where(z, 1, qr), where(z, 0, qi)
-PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    far |= plait_vm_far_trig(3.141592653589793 * xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double p_ = 3.141592653589793 * xr_;
+      const double q_ = 3.141592653589793 * xi_;
+      const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
+      const double u_ = (w_ ? p_ : q_);
+      const double v_ = (w_ ? q_ : p_);
+      const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+      const double n_ = u_ + v_ * k_;
+      const double qr_ = (w_ ? (plait_vm_near_sin(p_) * plait_vm_cosh(q_) + plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_near_cos(p_) * plait_vm_sinh(q_))) / n_;
+      const double qi_ = (w_ ? (plait_vm_near_cos(p_) * plait_vm_sinh(q_) - plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_near_sin(p_) * plait_vm_cosh(q_))) / n_;
+      const bool z_ = (p_ == 0.0) & (q_ == 0.0);
+      out0[i] = (z_ ? 1.0 : qr_);
+      out1[i] = (z_ ? 0.0 : qi_);
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
@@ -1405,9 +1524,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_f32) {
 }
 
 // sinh(x)
-PLAITK_ELEMENTWISE_LOOP(sinh_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     out0[i] = plait_vm_sinh(x_);
@@ -1430,10 +1550,11 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_grad_x_f32) {
 }
 
 // grad * cosh(x)
-PLAITK_ELEMENTWISE_LOOP(sinh_grad_x_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
+#pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
@@ -1590,6 +1711,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
+  uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const float xr_ = in0[i];
+    far |= plait_vm_far_trigf(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const float xr_ = in0[i];
+      const float xi_ = in1[i];
+      const float tx_ = -xi_;
+      const float ty_ = xr_;
+      const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tn_ = tc_ * tc_ + ts_ * ts_;
+      const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      out0[i] = b_;
+      out1[i] = -a_;
+    }
+    return 0;
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float xr_ = in0[i];
@@ -1608,11 +1752,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f32) {
 }
 
 // tx = -xi; ty = xr; ts = sinh(min(max(tx, -20), 20)); tc = cos(ty); tn = tc * tc + ts * ts; a = where(abs(tx) > 20, sign(tx), ts * sqrt(1 + ts * ts) / tn); b = where(abs(tx) > 20, 4 * sin(ty) * tc * exp(-2 * abs(tx)), sin(ty) * tc / tn); b, -a
-PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
+  uint64_t far = 0;
+#pragma omp simd reduction(| : far)
+  for (int64_t i = 0; i < n; i++) {
+    const double xr_ = in0[i];
+    far |= plait_vm_far_trig(xr_);
+  }
+  if (far == 0) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double tx_ = -xi_;
+      const double ty_ = xr_;
+      const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+      const double tc_ = plait_vm_near_cos(ty_);
+      const double tn_ = tc_ * tc_ + ts_ * ts_;
+      const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      out0[i] = b_;
+      out1[i] = -a_;
+    }
+    return 0;
+  }
   for (int64_t i = 0; i < n; i++) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];

@@ -21,9 +21,21 @@
   }
 
 // The functions that also vectorise for doubles.
-#define DOUBLE(f) f(exp) f(log) f(sigmoid) f(tanh) f(asin) f(acos) f(atan)
-#define DOUBLE_NEAR(f) f(sin) f(cos) f(tan)
-#define DOUBLE_BINARY(f) f(atan2)
+#define DOUBLE(f)                                                                                                       \
+  f(expm1) f(log1p) f(sinh) f(cosh) f(tanh) f(asinh) f(acosh) f(atanh) f(sigmoid) f(softplus) f(logsigmoid) f(erf) f(erfc) \
+  f(erfinv) f(asin) f(acos) f(atan)
+#define DOUBLE_NEAR(f) f(exp) f(exp2) f(log) f(log2) f(log10) f(sin) f(cos) f(tan)
+#define DOUBLE_BINARY(f) f(atan2) f(pow)
+
+// The tests of arguments that are not near.
+#define far_exp plait_vm_far_exp
+#define far_exp2 plait_vm_far_exp2
+#define far_log plait_vm_far_log
+#define far_log2 plait_vm_far_log
+#define far_log10 plait_vm_far_log
+#define far_sin plait_vm_far_trig
+#define far_cos plait_vm_far_trig
+#define far_tan plait_vm_far_trig
 
 #define DOUBLE_LOOP(name, suffix, target)                                                                                \
   target static void name##_double_##suffix(double *restrict y, const double *restrict a, const double *b, int64_t n) { \
@@ -36,7 +48,7 @@
   target static void name##_double_##suffix(double *restrict y, const double *restrict a, const double *b, int64_t n) { \
     (void)b;                                                                                                            \
     uint64_t far = 0;                                                                                                   \
-    _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < n; i++) far |= plait_vm_far_trig(a[i]);              \
+    _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < n; i++) far |= far_##name(a[i]);                      \
     if (far == 0) {                                                                                                     \
       _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = plait_vm_near_##name(a[i]);                            \
     } else {                                                                                                            \
@@ -115,6 +127,19 @@ static const struct {
     UNARY(UNARY_ROW) BINARY(BINARY_ROW)};
 
 static long double sigmoidl(long double x) { return 1.0L / (1.0L + expl(-x)); }
+static long double softplusl(long double x) { return (x < 0.0L ? 0.0L : x) + log1pl(expl(-fabsl(x))); }
+static long double logsigmoidl(long double x) { return -softplusl(-x); }
+
+// Halley steps from the double's result.
+static long double erfinvl(long double x) {
+  long double a = fabsl(x), y = fabsl((long double)plait_vm_erfinv((double)x));
+  for (int i = 0; i < 2 && a < 1.0L && a > 0.0L; i++) {
+    long double excess = a < 0.5L ? erfl(y) - a : (1.0L - a) - erfcl(y);
+    long double step = excess / (1.12837916709551257390L * expl(-y * y));
+    y -= step / (1.0L + y * step);
+  }
+  return copysignl(y, x);
+}
 
 #define DOUBLE_REFERENCE(name) \
   static long double name##_long(long double a, long double b) { return (void)b, name##l(a); }

@@ -1,0 +1,224 @@
+// The error function of float64 and its relatives.
+#ifndef PLAIT_VMATH_DOUBLE_ERF_H
+#define PLAIT_VMATH_DOUBLE_ERF_H
+
+#include "double_log.h"
+
+// erf(x) / x - 1 for z = x^2 and |x| <= 0.88.
+PLAIT_INLINE double plait_vm_erf_near(double z) {
+  double p = -0x1.64b1b539b398ap-30;
+  p = p * z + 0x1.1238dddf39ccep-26;
+  p = p * z - 0x1.65161b4dbbe70p-23;
+  p = p * z + 0x1.bab37d512369cp-20;
+  p = p * z - 0x1.f4e3b5a213292p-17;
+  p = p * z + 0x1.f9a4149ae09c9p-14;
+  p = p * z - 0x1.c02dbc17719bap-11;
+  p = p * z + 0x1.565bcd3a24fa2p-8;
+  p = p * z - 0x1.b82ce3139b920p-6;
+  p = p * z + 0x1.ce2f21a046325p-4;
+  p = p * z - 0x1.812746b037a2cp-2;
+  p = p * z + 0x1.06eba8214db69p-3;
+  return p;
+}
+
+// erf(x), within 0.95 ulp.
+PLAIT_INLINE double plait_vm_erf(double x) {
+  double a = plait_vm_at_most(plait_vm_abs(x), 5.95), u = a - 1.0;
+  // log(erfc(a)) - log(erfc(1)) is u q, nearly a parabola.
+  double q = 0x1.690a56f99ec96p-40;
+  q = q * u - 0x1.336148f929bb0p-35;
+  q = q * u + 0x1.e0a944e80a383p-32;
+  q = q * u - 0x1.c8b0634c7ccbap-29;
+  q = q * u + 0x1.22e505b74816ep-26;
+  q = q * u - 0x1.f47eb52e9335dp-25;
+  q = q * u + 0x1.de6b37b0db3b4p-24;
+  q = q * u + 0x1.0263ead67e8e5p-23;
+  q = q * u - 0x1.10d2b356dee39p-19;
+  q = q * u + 0x1.419e76c35a189p-17;
+  q = q * u - 0x1.c7658ef5e13f5p-16;
+  q = q * u + 0x1.b8c064f19ef41p-16;
+  q = q * u + 0x1.f1b4bc70638b9p-13;
+  q = q * u - 0x1.033f69b905450p-9;
+  q = q * u + 0x1.48c9d40ce1213p-7;
+  q = q * u - 0x1.5477f09ca454fp-5;
+  q = q * u - 0x1.afabc11a28fb7p-1;
+  q = q * u - 0x1.51c9b0006c23ep+1;
+  plait_vm_sum y = plait_vm_two_sum(-0x1.d97fbf28p+0, u * q);
+  double t, e = plait_vm_exp_fraction((plait_vm_sum){y.high, y.low + 0x1.5757bcc9a0d91p-34}, PLAIT_VM_ROUNDER + 1023.0, &t);
+  double far = 1.0 - e * plait_vm_from_bits(plait_vm_bits(t) << 52);
+  return plait_vm_copysign(plait_vm_pick(a < 0.875, a + a * plait_vm_erf_near(a * a), far), x);
+}
+
+// erfc(x), within 1.1 ulp.
+PLAIT_INLINE double plait_vm_erfc(double x) {
+  double a = plait_vm_at_most(plait_vm_abs(x), 27.3);
+  plait_vm_sum d = plait_vm_any_sum(1.0, 2.0 * a);
+  // (1 + 2 a) erfc(a) exp(a^2) - 19/16 is smooth in t = (a - 4.5) / (a + 4.5).
+  double inverse = 1.0 / ((a + 4.5) * d.high), t = 2.0 * a * d.high * inverse - 1.0;
+  double p = -0x1.4b05220e326cbp-29;
+  p = p * t - 0x1.d0d6f80dbe083p-28;
+  p = p * t + 0x1.549b3a367b246p-26;
+  p = p * t + 0x1.9eda2929bb9e0p-25;
+  p = p * t - 0x1.91e87589e6238p-23;
+  p = p * t - 0x1.b927d1b6b8ec0p-24;
+  p = p * t + 0x1.b4911494a9d67p-20;
+  p = p * t - 0x1.5210bc56ccaebp-19;
+  p = p * t - 0x1.063188fcc1265p-17;
+  p = p * t + 0x1.718b055c3862fp-15;
+  p = p * t - 0x1.1c53397b6610ep-14;
+  p = p * t - 0x1.7e126d0ff4263p-13;
+  p = p * t + 0x1.851b2f6d75223p-10;
+  p = p * t - 0x1.622bbb4f00ed3p-8;
+  p = p * t + 0x1.d0380b9d3712ep-7;
+  p = p * t - 0x1.e64e75c1876eep-6;
+  p = p * t + 0x1.a6d21323d9efdp-5;
+  p = p * t - 0x1.34023c8e819bep-4;
+  p = p * t + 0x1.7201a6b9b9663p-4;
+  p = p * t - 0x1.565641b01d8ecp-4;
+  p = p * t + 0x1.634e2356a5baap-5;
+  p = p * t + 0x1.112792084c0e5p-5;
+  p = p * t - 0x1.17f9e45814b5bp-3;
+  p = p * t + 0x1.31f485c431f6ep-5;
+  double head = plait_vm_head(a, 25), n;
+  plait_vm_sum square = {-(head * head), -((a - head) * (a + head))};
+  plait_vm_exp_parts e = plait_vm_exp_near(plait_vm_exp_split(square, PLAIT_VM_EXP_ROUNDER, &n));
+  plait_vm_sum y = plait_vm_two_sum(1.1875 * e.high, e.high * p + (e.middle + e.low) * (1.1875 + p));
+  y = plait_vm_divide_by(y, d, (a + 4.5) * inverse);
+  double r = plait_vm_exp_scale(y.high, n);
+  r = plait_vm_pick(x < 0.0, 2.0 - r, r);
+  plait_vm_sum near = plait_vm_two_sum(1.0, -x);
+  return plait_vm_pick(a < 0.5, near.high + (near.low - x * plait_vm_erf_near(x * x)), r);
+}
+
+// erfinv(x) / x for w = -log(1 - x^2) <= 5.
+PLAIT_INLINE plait_vm_sum plait_vm_erfinv_middle(double w) {
+  double p = 0x1.ee38545adf228p-63;
+  p = p * w - 0x1.37b0f0fd0d483p-57;
+  p = p * w + 0x1.13bd36d8e1520p-53;
+  p = p * w - 0x1.c8123dfea15ecp-54;
+  p = p * w - 0x1.663ccf6f1da3cp-46;
+  p = p * w + 0x1.5be1a53ac38a8p-42;
+  p = p * w - 0x1.4bec7c4a25b7ap-39;
+  p = p * w + 0x1.53b36e1114718p-37;
+  p = p * w - 0x1.48c8601c59f67p-36;
+  p = p * w + 0x1.13130783f640ap-34;
+  p = p * w - 0x1.75804d0ace096p-31;
+  p = p * w + 0x1.108ba177267dcp-30;
+  p = p * w + 0x1.82c721aba969dp-26;
+  p = p * w - 0x1.3e30e74d9fad8p-25;
+  p = p * w - 0x1.0fd9fbfa95a01p-20;
+  p = p * w + 0x1.0f213384fcfbbp-19;
+  p = p * w + 0x1.87013e2f81cfap-15;
+  p = p * w - 0x1.0c86b76f98972p-13;
+  p = p * w - 0x1.3211026005522p-9;
+  p = p * w + 0x1.7a72e72c28042p-7;
+  p = p * w + 0x1.db29fb2fee5aap-3;
+  plait_vm_sum y = plait_vm_two_sum(0x1.c5bf89p-1, w * p);
+  return (plait_vm_sum){y.high, y.low + 0x1.b4ef6aa79c3b0p-29};
+}
+
+// The inverse of erfc for c = exp(-w) and a sum 5.69 <= w <= 36.9, nearly a straight line in the square root s of w.
+PLAIT_INLINE plait_vm_sum plait_vm_erfcinv_tail(plait_vm_sum w) {
+  double s = sqrt(w.high), head = plait_vm_head(s, 25), u = s - 4.0;
+  double p = -0x1.947ff865e3987p-52;
+  p = p * u + 0x1.2521d1b43f0d8p-49;
+  p = p * u + 0x1.09fb4584cd8e8p-48;
+  p = p * u - 0x1.2800362d1b3ecp-44;
+  p = p * u + 0x1.6444fe8930408p-42;
+  p = p * u - 0x1.8adf75dfd8d1ep-40;
+  p = p * u + 0x1.f1ce664ef3a81p-38;
+  p = p * u - 0x1.307babb6d15c3p-35;
+  p = p * u + 0x1.5d29216889438p-33;
+  p = p * u - 0x1.826b891d00887p-31;
+  p = p * u + 0x1.a02cd2995cb63p-29;
+  p = p * u - 0x1.b2f0a34a07ca7p-27;
+  p = p * u + 0x1.b79a263455913p-25;
+  p = p * u - 0x1.ab36c9414ca66p-23;
+  p = p * u + 0x1.8a81af0b7baa0p-21;
+  p = p * u - 0x1.51c655044dd7cp-19;
+  p = p * u + 0x1.f92c9c1d87e46p-18;
+  p = p * u - 0x1.0a31f4d24722dp-16;
+  p = p * u - 0x1.d7647d0f6ccc4p-17;
+  p = p * u + 0x1.f4b41ae9a592cp-12;
+  p = p * u - 0x1.1889f5f772db8p-8;
+  p = p * u + 0x1.082784f525740p+0;
+  plait_vm_sum y = plait_vm_two_sum(0x1.e02c8bp+1, u * p);
+  // What s lacks is the rest over 2 s, of which a few bits are enough.
+  double rest = ((w.high - head * head) - (s - head) * (s + head)) + w.low;
+  return (plait_vm_sum){y.high, y.low + (rest * ((0.008 * s - 0.100) * s + 0.402) + 0x1.19e10ac5e123ap-31)};
+}
+
+// The product of two sums, of which the first is not subnormal.
+PLAIT_INLINE plait_vm_sum plait_vm_multiply_sums(plait_vm_sum x, plait_vm_sum y) {
+  double a = plait_vm_head(x.high, 25), b = plait_vm_head(y.high, 25);
+  return plait_vm_two_sum(a * b, (a * (y.high - b) + (x.high - a) * y.high) + (x.high * y.low + x.low * y.high));
+}
+
+// erfinv(a) over a for 0 <= a <= 0x1.fe46p-1, and erfinv(a) from there on, where *far is set. c is 1 - a.
+PLAIT_INLINE plait_vm_sum plait_vm_erfinv_sum(double a, double c, bool *far) {
+  *far = a > 0x1.fe46p-1;
+  // 1 - a^2 is a sum up to 1/2, and from there on a product. In the tail, it is 1 - a.
+  double product = c * plait_vm_pick(*far, 1.0, 1.0 + a);
+  plait_vm_sum q = plait_vm_pick_sum(a < 0.5, plait_vm_two_sum(1.0, -(a * a)), (plait_vm_sum){product, 0.0});
+  double e, f = plait_vm_near_log_split(q.high, &e);
+  plait_vm_sum l = plait_vm_log_of((plait_vm_sum){f, q.low}, e), w = plait_vm_two_sum(-l.high, -l.low);
+  return plait_vm_pick_sum(*far, plait_vm_erfcinv_tail(w), plait_vm_erfinv_middle(w.high));
+}
+
+// erfinv(x), within 2 ulp; NaN outside [-1, 1].
+PLAIT_INLINE double plait_vm_erfinv(double x) {
+  bool far;
+  double a = plait_vm_abs(x);
+  plait_vm_sum y = plait_vm_erfinv_sum(a, 1.0 - a, &far);
+  double r = plait_vm_multiply_sums((plait_vm_sum){plait_vm_pick(far, 1.0, a), 0.0}, y).high;
+  r = plait_vm_pick(a < 0x1p-1000, a * 0x1.c5bf891b4ef6bp-1, r);
+  r = plait_vm_pick(a < 1.0, r, plait_vm_pick(a == 1.0, PLAIT_VM_INF, PLAIT_VM_NAN));
+  return plait_vm_copysign(r, x);
+}
+
+#define PLAIT_VM_ROOT2 ((plait_vm_sum){0x1.6a09e667f3bcdp+0, -0x1.bdd3413b26456p-54})
+
+// The inverse of the normal distribution function for p >= 2^-54, within 2 ulp: erfinv(2 p - 1) times the root of 2.
+PLAIT_INLINE double plait_vm_near_ndtri(double p) {
+  bool far, low = p < 0.5;
+  double c = 2.0 * plait_vm_pick(low, p, 1.0 - p);
+  plait_vm_sum a = plait_vm_two_sum(1.0, -c), y = plait_vm_erfinv_sum(a.high, c, &far);
+  y = plait_vm_multiply_sums(plait_vm_pick_sum(far, (plait_vm_sum){1.0, 0.0}, a), y);
+  double r = plait_vm_multiply_sums(y, PLAIT_VM_ROOT2).high;
+  r = plait_vm_pick(p == 1.0, PLAIT_VM_INF, plait_vm_pick(p < 1.0, r, PLAIT_VM_NAN));
+  return plait_vm_pick(low, -r, r);
+}
+
+// The same for p < 2^-54: nearly the exponential of log(-log(2 p)) / 2.
+PLAIT_INLINE double plait_vm_far_ndtri(double p) {
+  double e, f = plait_vm_log_split(plait_vm_limited(2.0 * p, 0x1p-1073, 0x1p-53), &e);
+  plait_vm_sum l = plait_vm_log_of((plait_vm_sum){f, 0.0}, e), w = plait_vm_two_sum(-l.high, -l.low);
+  f = plait_vm_near_log_split(w.high, &e);
+  l = plait_vm_log_of((plait_vm_sum){f, 0.0}, e);
+  plait_vm_sum v = plait_vm_two_sum(l.high, -5.0);
+  v = plait_vm_two_sum(v.high, v.low + l.low);
+  double u = 0.5 * v.high, rest = 0.5 * (v.low + w.low / w.high);  // of the logarithm, so a part of the result
+  double q = -0x1.f755fb8b37b6ep-32;
+  q = q * u + 0x1.03e7ae8ea8b76p-30;
+  q = q * u - 0x1.4acb3a98824f0p-30;
+  q = q * u + 0x1.885e43d8d575bp-30;
+  q = q * u + 0x1.c4490cc637a94p-27;
+  q = q * u - 0x1.d938947c30dbbp-25;
+  q = q * u + 0x1.47588aa7cb5c5p-21;
+  q = q * u + 0x1.57bfd28b28bd7p-19;
+  q = q * u + 0x1.23eb829aea237p-15;
+  q = q * u + 0x1.3e72d4315107cp-12;
+  q = q * u + 0x1.399689388e3eep-9;
+  q = q * u + 0x1.178d899a6a337p-6;
+  q = q * u + 0x1.9d7fecb37f0cep-4;
+  q = q * u + 0x1.04916f1d34e12p-1;
+  q = q * u + 0x1.0407e35721b69p+1;
+  q = q * u + 0x1.84602ec71752ap+2;
+  q = q * u + 0x1.889678f8b5d02p+3;
+  plait_vm_sum y = plait_vm_two_sum(0x1.81cafbep+3, u * q);
+  y.low += y.high * rest - 0x1.2d6a566056e08p-28;
+  double r = -plait_vm_multiply_sums(plait_vm_two_sum(y.high, y.low), PLAIT_VM_ROOT2).high;
+  return plait_vm_pick(p > 0.0, r, plait_vm_pick(p == 0.0, -PLAIT_VM_INF, PLAIT_VM_NAN));
+}
+
+#endif
