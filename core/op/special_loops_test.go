@@ -75,3 +75,45 @@ func TestFloatLoops(t *testing.T) {
 		})
 	}
 }
+
+// TestDoubleLoops compares kernels of float64 that have two ranges with numbers of more digits.
+func TestDoubleLoops(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for name, c := range map[string]struct {
+		f       func(*core.Tensor) *core.Tensor
+		x, want []float64
+	}{
+		"i0": {op.I0, []float64{0, -0.5, 0.5, 7.99, 8.01, 50, 713, 714, -inf, nan},
+			[]float64{1, 1.0634833707413236, 1.0634833707413236, 423.5842036746737, 431.5817860520924, 2.9325537838493362e+20, 6.705128263670996e+307, inf, inf, nan}},
+		"i1": {op.I1, []float64{0, 1e-300, -0.5, 7.99, 8.01, 50, 713, 714, -inf, nan},
+			[]float64{0, 5e-301, -0.2578943053908963, 396.1152262074013, 403.6669399977041, 2.903078590103557e+20, 6.700424559186402e+307, inf, -inf, nan}},
+		"k0": {op.ModifiedBesselK0, []float64{0, -1, 5e-324, 1e-300, 0.5, 1, 1.5, 30, 700, 800, inf, nan},
+			[]float64{inf, nan, 744.5560034370396, 690.8914594138721, 0.9244190712276659, 0.42102443824070834, 0.21380556264752573, 2.1324774964630563e-14,
+				4.669776431685377e-306, 0, 0, nan}},
+		"k1": {op.ModifiedBesselK1, []float64{0, -1, 5e-324, 1e-300, 0.5, 1, 1.5, 30, 700, 800, inf, nan},
+			[]float64{inf, nan, inf, 9.999999999999999e+299, 1.656441120003301, 0.6019072301972346, 0.2773878004568438, 2.1677320018915495e-14,
+				4.6731107967079664e-306, 0, 0, nan}},
+		"ndtri": {op.Ndtri, []float64{-1e-300, 0, 5e-324, 1e-300, 4e-17, 8e-17, 1e-3, 0.25, 0.5, 0.75, 1 - 0x1p-53, 1, 1.5, nan},
+			[]float64{nan, -inf, -38.467405617144344, -37.0470962993612, -8.331239950200123, -8.248794724493472, -3.0902323061678136, -0.6744897501960817, 0,
+				0.6744897501960817, 8.209536151601387, inf, nan, nan}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := values(t, c.f(core.FromSlice(c.x)))
+			for i, w := range c.want {
+				if math.IsNaN(w) || math.IsInf(w, 0) || w == 0 {
+					require.True(t, got[i] == w || math.IsNaN(w) && math.IsNaN(got[i]), "%v at %v, want %v", got[i], c.x[i], w)
+				} else {
+					require.InEpsilon(t, w, got[i], 6e-16, "at %v", c.x[i])
+				}
+				alone := values(t, c.f(core.FromSlice(c.x[i:i+1])))
+				require.Equal(t, math.Float64bits(got[i]), math.Float64bits(alone[0]), "at %v", c.x[i])
+			}
+		})
+	}
+	// The Wronskian of I and K is 1 / x.
+	x := op.Exp(op.Mul(op.To(op.Randn(3000), core.Float64), core.Num(5)))
+	wronskian := op.Add(op.Mul(op.I0e(x), op.ScaledModifiedBesselK1(x)), op.Mul(op.I1e(x), op.ScaledModifiedBesselK0(x)))
+	for i, w := range values(t, op.Mul(wronskian, x)) {
+		require.InDelta(t, 1, w, 1.2e-15, "element %d", i)
+	}
+}

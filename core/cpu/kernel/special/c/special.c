@@ -14,6 +14,13 @@ static plaitk_special_loop loop_of(int32_t function) {
   return function == SPECIAL_NDTRI ? plaitk_special_loop_ndtri : NULL;
 }
 
+// The same for doubles.
+static plaitk_special_double_loop double_loop_of(int32_t function) {
+  if (function < SPECIAL_K0) return plaitk_special_double_loops_i[function - SPECIAL_I0];
+  if (function < SPECIAL_J0) return plaitk_special_double_loops_k[function - SPECIAL_K0];
+  return function == SPECIAL_NDTRI ? plaitk_special_double_loop_ndtri : NULL;
+}
+
 static void run_chunk(void *arg, int64_t chunk) {
   const struct plaitk_special *s = arg;
   int64_t first = chunk * CHUNK_ELEMENTS, last = first + CHUNK_ELEMENTS < s->n ? first + CHUNK_ELEMENTS : s->n;
@@ -30,6 +37,11 @@ static void run_chunk(void *arg, int64_t chunk) {
   plaitk_special_loop loop = s->op == SPECIAL_FUNCTION && !wide ? loop_of(s->function) : NULL;
   if (loop != NULL) {
     loop((float *)s->out + first, (const float *)s->x + first, last - first);
+    return;
+  }
+  plaitk_special_double_loop double_loop = s->op == SPECIAL_FUNCTION && wide ? double_loop_of(s->function) : NULL;
+  if (double_loop != NULL) {
+    double_loop((double *)s->out + first, (const double *)s->x + first, last - first);
     return;
   }
   for (int64_t i = first; i < last; i++) {

@@ -65,6 +65,9 @@ void plaitk_special_next_after_f64(double *restrict out, const double *restrict 
 typedef void (*plaitk_special_loop)(float *restrict out, const float *restrict x, int64_t n);
 extern const plaitk_special_loop plaitk_special_loops_i[4], plaitk_special_loops_k[4], plaitk_special_loops_jy[4];
 extern const plaitk_special_loop plaitk_special_loop_ndtri;
+typedef void (*plaitk_special_double_loop)(double *restrict out, const double *restrict x, int64_t n);
+extern const plaitk_special_double_loop plaitk_special_double_loops_i[4], plaitk_special_double_loops_k[4];
+extern const plaitk_special_double_loop plaitk_special_double_loop_ndtri;
 
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
