@@ -4,8 +4,8 @@
     python -m plait.distributed.run --nproc-per-node 2 benchmarks/python/ranks.py --processes
 
 The ranks are threads, or with --processes processes. Each GPU has 8 sequences of 1024 tokens, whatever their number.
-Times are medians of one rank's steps. All ranks wait for their GPUs and for each other after each step, or with --every N
-after N steps, as a program does that looks at its loss now and then.
+Times are medians of one rank's steps. All ranks wait for their GPUs and for each other after each step, or with
+--every N after N steps, as a program does that looks at its loss now and then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from precision import gpt2_model
 
 
 def train(rank: int, way: str, precision: str, steps: int, every: int, times: list[float]) -> None:
-    """Trains on this rank's GPU, and appends the milliseconds of rank 0's steps, the mean of those between two waits."""
+    """Trains on this rank's GPU, and appends the milliseconds of rank 0's steps, the mean between two waits."""
     if way != "one GPU" and not distributed.is_initialized():
         distributed.init_process_group()
     plait.manual_seed(0)
