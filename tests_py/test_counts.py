@@ -138,7 +138,8 @@ def test_distributed_tensors_draw_as_one_device_does():
             got = plait.poisson(x), plait.binomial(x.floor(), x / 100)
             assert [d.placements for d in got] == [(placement,)] * 2
             assert [d.full_tensor().tolist() for d in got] == [d.tolist() for d in want]
-        with pytest.raises(RuntimeError, match="want an ordinary one"):
-            plait.poisson(x.requires_grad_())
+        plait.poisson(x.requires_grad_()).sum().backward()
+        assert x.grad.placements == x.placements
+        assert not x.grad.full_tensor().any()
 
     dist.spawn(rank, nprocs=2)
