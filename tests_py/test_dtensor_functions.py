@@ -347,3 +347,17 @@ def test_layers_in_pieces_by_keyword(pieces):
                 m.c_fc(x, x)
 
     on_ranks(2, fn)
+
+
+@pytest.mark.parametrize("placement", [Shard(0), Shard(1), Replicate()])
+def test_embeddings_that_count_how_often_rows_are_used(placement):
+    """The ranks have different indices, and each row's gradient is divided by how many of all name it."""
+
+    def rank(_):
+        mesh = init_device_mesh("cpu", (2,))
+        weight = distribute_tensor(plait.ones(2, 2), mesh, [placement]).requires_grad_()
+        index = distribute_tensor(plait.tensor([0, 1, 1, 1]), mesh, [Shard(0)])
+        F.embedding(index, weight, scale_grad_by_freq=True).sum().backward()
+        assert weight.grad.full_tensor().tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+    dist.spawn(rank, nprocs=2)

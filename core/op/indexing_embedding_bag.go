@@ -113,12 +113,11 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 			used := IndexReduce(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted, "amax", false)
 			return Where(Eq(used, core.Num(0)), core.Num(0), top)
 		}
-		factors := counted
-		if o.PerSampleWeights != nil {
-			factors = times(factors, Reshape(o.PerSampleWeights, n, 1))
+		if counted != nil { // not a product: padding may be infinite
+			rows = Where(Eq(counted, core.Num(0)), core.Num(0), rows)
 		}
-		if factors != nil {
-			rows = Mul(rows, factors)
+		if o.PerSampleWeights != nil {
+			rows = Mul(rows, Reshape(o.PerSampleWeights, n, 1))
 		}
 		sum := IndexAdd(zeros, 0, bag, rows)
 		if o.Mode == "sum" {

@@ -89,4 +89,11 @@ func TestEmbeddingBagOfInfinities(t *testing.T) {
 	got, err = core.Values[float32](op.EmbeddingBag(index, weight, op.EmbeddingBagOptions{Mode: "max", PaddingIdx: &padding}))
 	require.NoError(t, err)
 	require.Equal(t, []float32{0, 0, inf, 1}, got)
+	for _, mode := range []string{"sum", "mean"} {
+		padding = 0
+		got, err = core.Values[float32](op.EmbeddingBag(core.FromSlice([]int64{0, 1}, 1, 2), core.FromSlice([]float32{inf, 3}, 2, 1),
+			op.EmbeddingBagOptions{Mode: mode, PaddingIdx: &padding}))
+		require.NoError(t, err)
+		require.Equal(t, []float32{3}, got)
+	}
 }

@@ -165,14 +165,6 @@ func (o GridSampleOptions) slopes(g *core.Tensor, size, dims int) *core.Tensor {
 	return Stack(list, 1)
 }
 
-// times returns x * y, where x may be nil for 1.
-func times(x, y *core.Tensor) *core.Tensor {
-	if x == nil {
-		return y
-	}
-	return Mul(x, y)
-}
-
 // A tap is what one of the neighbours of each place along a dimension gives: its index, and its share, nil for all.
 type tap struct{ at, share *core.Tensor }
 

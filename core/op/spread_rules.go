@@ -228,6 +228,9 @@ func stacked(n int) *Rule {
 func embedded(u *Use) []Strategy {
 	list := index(u, []string{"...", "Vd"}, []string{"...d"})
 	o := argument[EmbeddingOptions](u, 2)
+	if o.ScaleGradByFreq { // a rank counts all indices
+		list = slices.DeleteFunc(list, func(s Strategy) bool { return s.In[0].Kind == core.Sharded })
+	}
 	if n := u.Tensors[1].Size(0); n > 1 && o.PaddingIdx == nil && !o.ScaleGradByFreq {
 		list = append(list, Strategy{
 			In: []core.Placement{core.Replicate(), core.Shard(0)}, Out: []core.Placement{core.Partial(core.Sums)}, Size: n,

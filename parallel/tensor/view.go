@@ -107,14 +107,15 @@ func (l layout) reshaped(to []int) (out layout, ok bool) {
 }
 
 // alikeDims returns for each dimension of a shape that of another shape with as many elements, of the same size, that lies in the same place; -1 if
-// there is none.
+// there is none, or, of several dimensions of one element, if another one has it.
 func alikeDims(from, to []int) []int {
-	match := make([]int, len(from))
+	match, taken := make([]int, len(from)), make([]bool, len(to))
 	for d := range from {
 		match[d] = -1
 		for e := range to {
-			if from[d] == to[e] && core.Numel(from[:d]) == core.Numel(to[:e]) && core.Numel(from[d+1:]) == core.Numel(to[e+1:]) {
-				match[d] = e
+			if !taken[e] && from[d] == to[e] && core.Numel(from[:d]) == core.Numel(to[:e]) && core.Numel(from[d+1:]) == core.Numel(to[e+1:]) {
+				match[d], taken[e] = e, true
+				break
 			}
 		}
 	}

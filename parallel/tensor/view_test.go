@@ -41,6 +41,7 @@ func TestViewsOfShards(t *testing.T) {
 		{[]int{2}, []int{24, 5}, []int{4, 6, 5}, []core.Placement{cut(0, 4)}, []core.Placement{s(1)}},
 		{[]int{2}, []int{15, 7}, []int{3, 5, 7}, []core.Placement{cut(0, 3)}, []core.Placement{s(1)}},
 		{[]int{2}, []int{24}, []int{4, 6}, []core.Placement{s(0)}, []core.Placement{s(0)}},
+		{[]int{2}, []int{7, 1, 1}, []int{7, 1}, []core.Placement{s(1)}, []core.Placement{s(1)}}, // of two that are alike the first
 		{[]int{2}, []int{24}, []int{2, 4, 3}, []core.Placement{cut(0, 4)}, []core.Placement{cut(1, 2)}},
 		{[]int{2}, []int{6, 4}, []int{8, 3}, []core.Placement{s(0)}, []core.Placement{s(0)}},
 		{[]int{2, 2}, []int{4, 6}, []int{24}, []core.Placement{s(0), s(1)}, []core.Placement{s(0), cut(0, 2)}},
