@@ -65,8 +65,8 @@ func NewStorage(s Stream, bytes int, cat Category) (*Storage, error) {
 	return makeStorage(s, m, bytes, cat, nil), nil
 }
 
-// WrapStorage returns a storage over memory that other code owns. release is called when it is no longer used, which may be as soon as the
-// last reference is dropped: it must be quick, and free to take its locks.
+// WrapStorage returns a storage over memory that other code owns. release is called when it is no longer used, which may be within the
+// [Storage.Release] of the last reference: it must be quick, and must not take a lock that is held there.
 func WrapStorage(s Stream, m Memory, release func()) *Storage {
 	if m.recycled == nil {
 		m.recycled, _ = spareHeaders.Get().(*Storage)

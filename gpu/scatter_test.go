@@ -251,7 +251,7 @@ func TestBagsOfIndices(t *testing.T) {
 		}
 		for position, offsets := range map[int][]int64{0: {2, 4}, 1: {0, 7}, 2: {0, 3, 2}, 3: {0, 0, 0, -1}} {
 			_, err := core.Values[float32](bags(there, offsets...))
-			require.ErrorContains(t, err, fmt.Sprintf("must not pass the 6 indices: the one at position %d does", position))
+			require.ErrorContains(t, err, fmt.Sprintf("the offset at position %d is wrong: offsets begin with 0, do not decrease and do not pass the 6 indices", position))
 		}
 	})
 }

@@ -35,8 +35,8 @@ var (
 
 // BagOffsetError returns the error of a call of [BagIndices] whose offset at a position is wrong.
 func BagOffsetError(c *core.Call, position int) error {
-	return core.Errorf(core.ValueError, c.Op, "offsets must begin with 0, must not decrease and must not pass the %d indices: the one at position %d does",
-		c.Outs[0].Numel(), position)
+	return core.Errorf(core.ValueError, c.Op, "the offset at position %d is wrong: offsets begin with 0, do not decrease and do not pass the %d indices",
+		position, c.Outs[0].Numel())
 }
 
 // A ScatterMode says how a scattered value is combined with the element at its destination.

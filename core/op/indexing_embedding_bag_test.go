@@ -64,7 +64,7 @@ func TestEmbeddingBagOffsets(t *testing.T) {
 			y := bags(mode, false, offsets...)
 			require.NoError(t, y.Err())
 			require.EqualError(t, y.Wait(), fmt.Sprintf(
-				"embedding_bag: offsets must begin with 0, must not decrease and must not pass the 4 indices: the one at position %d does", position))
+				"embedding_bag: the offset at position %d is wrong: offsets begin with 0, do not decrease and do not pass the 4 indices", position))
 		}
 		none := bags(mode, false)
 		require.NoError(t, none.Wait())

@@ -94,6 +94,7 @@ func gridDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	op := begin("grid_sample_backward").with(x, grid, g)
+	g, x, grid = op.dense(g), op.dense(x), op.dense(grid)
 	var dx, dgrid *core.Tensor
 	if ctx.Needs(0) {
 		dx = op.out(x.DType(), x.Shape())
@@ -101,7 +102,11 @@ func gridDeriv(ctx *core.BackwardContext) {
 	if ctx.Needs(1) {
 		dgrid = op.out(x.DType(), grid.Shape())
 	}
-	c := op.call(contract.GridSampleGrad).Out(dx).Out(dgrid).In(op.dense(g)).In(op.dense(x)).In(op.dense(grid))
+	if op.err != nil {
+		ctx.Fail(op.err)
+		return
+	}
+	c := op.call(contract.GridSampleGrad).Out(dx).Out(dgrid).In(g).In(x).In(grid)
 	c.Work = 8 * max(g.Numel(), x.Numel())
 	op.launch(o.attrs().AddTo(c))
 	for i, d := range []*core.Tensor{dx, dgrid} {
