@@ -33,6 +33,16 @@ func plait_dtensor_local(t C.plait_tensor, grads C.plait_ints, n C.int64_t) C.pl
 	return C.plait_tensor(bind.DTensorLocal(int64(t), int64(uintptr(unsafe.Pointer(grads))), int64(n)))
 }
 
+//export plait_dtensor_of_gradient
+func plait_dtensor_of_gradient(t C.plait_tensor, mesh C.plait_object, placed C.plait_ints, n C.int64_t, shape C.plait_ints, dims C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.DTensorOfGradient(int64(t), int64(mesh), int64(uintptr(unsafe.Pointer(placed))), int64(n), int64(uintptr(unsafe.Pointer(shape))), int64(dims)))
+}
+
+//export plait_dtensor_part_of_gradient
+func plait_dtensor_part_of_gradient(grad C.plait_tensor, placed C.plait_ints, n C.int64_t, name C.plait_string) C.plait_tensor {
+	return C.plait_tensor(bind.DTensorPartOfGradient(int64(grad), int64(uintptr(unsafe.Pointer(placed))), int64(n), C.GoString(name)))
+}
+
 //export plait_dtensor_pass_output
 func plait_dtensor_pass_output(t C.plait_tensor, mesh C.plait_object) C.plait_tensor {
 	return C.plait_tensor(bind.DTensorPassOutput(int64(t), int64(mesh)))

@@ -1062,6 +1062,17 @@ plait_tensor plait_dtensor_redistribute(plait_tensor t, plait_ints placed, int64
 // means as the tensor is.
 plait_tensor plait_dtensor_local(plait_tensor t, plait_ints grads, int64_t n);
 
+// plait_dtensor_of_gradient returns a gradient, of which t is the calling rank's part, of a distributed
+// tensor with the given placements and shape.
+plait_tensor plait_dtensor_of_gradient(plait_tensor t, plait_object mesh, plait_ints placed, int64_t n,
+		plait_ints shape, int64_t dims);
+
+// plait_dtensor_part_of_gradient returns the calling rank's part of grad, a gradient of a distributed tensor
+// with the given placements that name, of a function or a hook, has made. It moves a gradient that lies
+// otherwise.
+plait_tensor plait_dtensor_part_of_gradient(plait_tensor grad, plait_ints placed, int64_t n,
+		plait_string name);
+
 // plait_dtensor_pass_output returns an output of a mesh's current pass; if a backward pass through it fails,
 // the pass does.
 plait_tensor plait_dtensor_pass_output(plait_tensor t, plait_object mesh);

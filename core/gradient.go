@@ -8,7 +8,7 @@ func (t *Tensor) Grad() *Tensor {
 		if g == nil {
 			return nil
 		}
-		return p.Gradient(g.Alias(false))
+		return p.Gradient(g.Alias(true))
 	}
 	meta := t.autograd.Load()
 	if meta == nil {
@@ -33,7 +33,7 @@ func (t *Tensor) BorrowGrad() (*Tensor, *AutogradMeta) {
 	if p := t.Parts(); p != nil {
 		g, meta := p.Local().BorrowGrad()
 		if g != nil {
-			g = p.Gradient(g.Alias(false))
+			g = p.Gradient(g.Alias(true))
 		}
 		return g, meta
 	}

@@ -82,6 +82,19 @@ func DTensorLocal(t Tensor, grads Ints, n int64) (status Tensor) {
 	return result(dtensor.Local(tensor(t), placements(grads, n)))
 }
 
+// DTensorOfGradient returns a gradient, of which t is the calling rank's part, of a distributed tensor with the given placements and shape.
+func DTensorOfGradient(t Tensor, mesh Object, placed Ints, n int64, shape Ints, dims int64) (status Tensor) {
+	defer protect("gradient", &status)
+	return result(dtensor.OfGradient(tensor(t), meshOf(mesh), placements(placed, n), handle.Ints(shape, dims)))
+}
+
+// DTensorPartOfGradient returns the calling rank's part of grad, a gradient of a distributed tensor with the given placements that name, of a
+// function or a hook, has made. It moves a gradient that lies otherwise.
+func DTensorPartOfGradient(grad Tensor, placed Ints, n int64, name string) (status Tensor) {
+	defer protect(name, &status)
+	return result(dtensor.PartOfGradient(name, tensor(grad), placements(placed, n)))
+}
+
 // DTensorPassOutput returns an output of a mesh's current pass; if a backward pass through it fails, the pass does.
 func DTensorPassOutput(t Tensor, mesh Object) (status Tensor) {
 	defer protect("pass", &status)

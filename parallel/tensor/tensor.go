@@ -44,22 +44,59 @@ func (p *parts) With(local *core.Tensor) *core.Tensor {
 	return t
 }
 
-func (p *parts) Gradient(local *core.Tensor) *core.Tensor { return wrap(p.gradient(), local) }
+// Gradient takes the gradient of the whole from that of this rank's part, which Seed turns into each other: see share.
+func (p *parts) Gradient(local *core.Tensor) *core.Tensor {
+	become := func(next *core.Tensor) {
+		local.Release()
+		local = next
+	}
+	for i, q := range p.placements {
+		if q.Kind != core.Pending {
+			continue
+		}
+		g := p.mesh.Exchange(i)
+		core.EnableGrad(func() {
+			if local.RequiresGrad() {
+				become(once(g, local))
+			}
+			if q.Combine == core.Means {
+				become(op.Mul(local, core.Num(float64(g.Size()))))
+			}
+		})
+	}
+	return wrap(p.gradient(), local)
+}
 
 func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 	if grad == nil {
 		if n := core.Numel(p.shape); n != 1 {
 			return nil, core.Errorf(core.ValueError, name, "a gradient can be implied only for an output with one element, got shape %v", p.shape)
 		}
-		if p.here.Numel() != 1 {
-			return op.OnesLike(p.here, op.TensorOptions{}), nil // another rank has the element
+		if p.here.Numel() == 1 && !p.Pending() {
+			return nil, nil
 		}
-		return nil, nil
+		local := p.shared(op.OnesLike(p.here, op.TensorOptions{})) // if it has no element, another rank does
+		return local, local.Err()
 	}
 	if _, ok := grad.Parts().(*parts); grad.Err() == nil && !ok {
 		return nil, core.Errorf(core.TypeError, name, "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
 	}
-	return p.Take(name, grad)
+	local, err := p.Take(name, grad)
+	if err != nil {
+		return nil, err
+	}
+	local = p.shared(local)
+	return local, local.Err()
+}
+
+// shared returns the gradient of this rank's part for the gradient of the whole, which lies as gradient says.
+func (p *parts) shared(local *core.Tensor) *core.Tensor {
+	for i, q := range p.placements {
+		if q.Kind == core.Pending {
+			local = share(p.mesh.Exchange(i), q.Combine)(local)
+		}
+	}
+	return local
 }
 
 func (p *parts) Take(name string, t *core.Tensor) (*core.Tensor, error) {
@@ -235,6 +272,40 @@ func Own(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []
 	return wrap(l, local)
 }
 
+// OfGradient returns a gradient of a distributed tensor on m that is placed as given and has the given shape: local is the calling rank's part
+// of it, as a function or a hook in a backward pass gets it. See [PartOfGradient].
+func OfGradient(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []int) *core.Tensor {
+	l, err := newLayout("gradient", m, shape, placements)
+	if err == nil {
+		err = local.Usable("gradient")
+	}
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	return (&parts{layout: l}).Gradient(local.Alias(true))
+}
+
+// PartOfGradient returns the calling rank's part of grad, a gradient of a distributed tensor that is placed as given: what a function or a hook
+// in a backward pass gives back, for the operation of the given name. It moves a gradient that lies otherwise.
+func PartOfGradient(name string, grad *core.Tensor, placements []core.Placement) *core.Tensor {
+	q, err := of(name, grad)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	l, err := newLayout(name, q.mesh, q.shape, placements)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	local, err := (&parts{layout: l}).Seed(name, grad)
+	if err != nil {
+		return core.ErrorTensor(err)
+	}
+	if local == q.here {
+		local = local.Alias(true)
+	}
+	return local
+}
+
 // Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a
 // gradient if t does. On the other ranks t gives the shape and the dtype.
 //
@@ -359,7 +430,7 @@ func Local(t *core.Tensor, grads []core.Placement) *core.Tensor {
 		return core.ErrorTensor(err)
 	}
 	return move("to_local", p.here, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
-		func(x *core.Tensor) *core.Tensor { return relay(x, got, want.placements) })
+		func(x *core.Tensor) *core.Tensor { return p.shared(relay(x, got, want.placements)) })
 }
 
 // Full returns the whole tensor as an ordinary tensor, differentiably. All ranks of the mesh must call it.

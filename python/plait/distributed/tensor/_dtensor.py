@@ -176,24 +176,29 @@ class GradientForm:
     __slots__ = ("mesh", "placements", "shape")
 
     def __init__(self, tensor: DTensor) -> None:
-        self.mesh, self.shape = tensor.device_mesh, tensor.shape
-        self.placements = [Replicate() if p.is_partial() else p for p in tensor.placements]
+        self.mesh, self.shape = tensor.device_mesh, array("q", tensor.shape)
+        self.placements = packed(tensor.placements)
 
     def of_part(self, local: Tensor) -> DTensor:
         """Returns the gradient of which a rank has a part."""
-        return DTensor.from_local(local, self.mesh, self.placements, shape=self.shape)
+        placed, n = self.placements
+        shape = self.shape
+        return own_distributed(
+            check(_core.bind_DTensorOfGradient(local._h, self.mesh._h, address(placed), n, address(shape), len(shape)))
+        )
 
     def part(self, name: str, grad: Any) -> Tensor:
         """Returns a rank's part of a gradient that a function of a program has made."""
         if not isinstance(grad, Tensor) or not is_distributed(grad):
             raise TypeError(f"{name}: want a distributed tensor or None, got {type(grad).__name__}")
-        return grad.redistribute(placements=self.placements).to_local()
+        placed, n = self.placements
+        return own(check(_core.bind_DTensorPartOfGradient(grad._h, address(placed), n, name)))
 
     def zeros(self, dtype: Any, device: Any) -> DTensor:
         """Returns a gradient of zeros."""
-        numbers, n = packed(self.placements)
-        shape, out = array("q", self.shape), array("q", bytes(16 * len(self.shape)))
-        check(_core.bind_DTensorLocate(self.mesh._h, address(numbers), n, address(shape), len(shape), address(out)))
+        placed, n = self.placements
+        shape, out = self.shape, array("q", bytes(16 * len(self.shape)))
+        check(_core.bind_DTensorLocate(self.mesh._h, address(placed), n, address(shape), len(shape), address(out)))
         return self.of_part(_ops.zeros(tuple(out[: len(shape)]), dtype=dtype, device=device))
 
 
