@@ -7,6 +7,7 @@ import pytest
 from laid import LAYERS, batch, compare, loss_of, made, optimizer_of, train_alone
 from plait import distributed as dist
 from plait import nn
+from plait.autograd.graph import saved_tensors_hooks
 from plait.distributed.device_mesh import init_device_mesh
 from plait.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module, distribute_tensor
 from plait.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
@@ -56,6 +57,34 @@ def test_custom_functions(placed):
         (g,) = plait.autograd.grad(Cube.apply(x, 2.0)[0].sum(), x, create_graph=True)
         (g2,) = plait.autograd.grad(g.sum(), x)
         assert plait.allclose(g2.full_tensor(), 12 * whole)
+
+    on_ranks(3, fn)
+
+
+@pytest.mark.parametrize("placed", [[Shard(0)], [Partial()], [Replicate()]])
+def test_what_custom_functions_save_is_packed(placed):
+    whole = plait.arange(15.0).double().reshape(5, 3) / 7
+    alone = whole.clone().requires_grad_()
+    sum(y.sin().sum() for y in Cube.apply(alone, 2.0)).backward()
+
+    def fn(rank):
+        def loss(x):
+            return sum(y.sin().sum() for y in Cube.apply(x, 2.0))
+
+        mesh = init_device_mesh("cpu", (3,))
+        x = distribute_tensor(whole, mesh, placed).requires_grad_()
+        checkpoint(loss, x, use_reentrant=False).backward()
+        assert plait.allclose(x.grad.full_tensor(), alone.grad)
+        x.grad, kept = None, []
+        with saved_tensors_hooks(lambda t: kept.append(t) or len(kept) - 1, lambda i: kept[i].clone()):
+            made = loss(x)
+        made.backward()
+        assert any(isinstance(t, DTensor) for t in kept)
+        assert plait.allclose(x.grad.full_tensor(), alone.grad)
+        with saved_tensors_hooks(lambda t: t, lambda t: getattr(t, "to_local", lambda: t)()):
+            made = loss(x)
+        with pytest.raises(TypeError, match="unpack_hook returned"):
+            made.backward()
 
     on_ranks(3, fn)
 

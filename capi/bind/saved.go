@@ -107,7 +107,10 @@ func PackEnd(status Status) int64 {
 }
 
 // autogradMeta is a tensor's place in the graph without its value. It holds the tensor's node.
-type autogradMeta struct{ meta *core.AutogradMeta }
+type autogradMeta struct {
+	meta        *core.AutogradMeta
+	distributed bool // it is that of the calling rank's part
+}
 
 func (m *autogradMeta) Close() { m.meta.Release() }
 
@@ -115,15 +118,16 @@ func (m *autogradMeta) Close() { m.meta.Release() }
 func AutogradMetaOf(t Tensor) (status Object) {
 	defer protect("saved_tensors_hooks", &status)
 	v := tensor(t)
-	if err := v.Usable("saved_tensors_hooks"); err != nil {
+	local := onRank(v)
+	if err := local.Usable("saved_tensors_hooks"); err != nil {
 		return failure(err)
 	}
-	meta := v.AutogradMeta()
+	meta := local.AutogradMeta()
 	if meta == nil {
 		return 0
 	}
 	meta.Retain()
-	return handle.AddObject(&autogradMeta{meta})
+	return handle.AddObject(&autogradMeta{meta, local != v})
 }
 
 // AutogradMetaRestore returns a tensor over the memory of t at a place in the graph.
@@ -133,5 +137,13 @@ func AutogradMetaRestore(t Tensor, h Object) (status Tensor) {
 	if !ok {
 		return failf(core.TypeError, "saved_tensors_hooks", "%d is not the handle of a place in the graph", h)
 	}
-	return result(tensor(t).At(v.meta))
+	x := tensor(t)
+	local := onRank(x)
+	if x.Err() == nil && (local != x) != v.distributed {
+		return failf(core.TypeError, "saved_tensors_hooks", "unpack_hook returned %v; only for a distributed tensor that was saved it returns one", x)
+	}
+	if local != x {
+		return result(x.Parts().With(local.At(v.meta)))
+	}
+	return result(x.At(v.meta))
 }
