@@ -44,6 +44,29 @@ def test_gradients_where_a_function_has_a_kink():
 
 
 @pytest.mark.parametrize(
+    ("f", "want"),
+    [
+        (lambda x: x.clamp(0, 1), [0, 0, 0, 1]),
+        (lambda x: x.clamp(min=0), [0, 0, 0, 1]),
+        (lambda x: x.clamp(max=1), [0, 1, 1, 1]),
+        (lambda x: F.hardtanh(x, 0, 1), [1, 0, 0, 1]),
+        (F.relu6, [1, 0, 0, 1]),
+    ],
+)
+def test_gradients_of_limits_at_nan(f, want):
+    x = plait.tensor([float("nan"), -1, 0, 0.5], requires_grad=True)
+    f(x).sum().backward()
+    assert x.grad.tolist() == want
+
+
+@pytest.mark.parametrize("values", [[0, 1, "nan"], [0, 0, "nan"], ["nan", 2, 3]])
+def test_the_gradient_of_a_product_with_nan_is_nan(values):
+    x = plait.tensor([float(v) for v in values], requires_grad=True)
+    x.prod().backward()
+    assert x.grad.isnan().all()
+
+
+@pytest.mark.parametrize(
     "drop", [F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout]
 )
 def test_dropout_that_drops_nothing_leaves_its_input_alone(drop):

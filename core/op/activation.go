@@ -8,8 +8,8 @@ var (
 	leakyReluOp   = elementwise("leaky_relu", "x; slope", "where(x > 0, x, slope*x)", "where(x > 0, grad, slope*grad)")
 	preluOp       = elementwise("prelu", "x, w", "where(x > 0, x, w*x)", "where(x > 0, grad, w*grad)", "where(x > 0, 0, grad*x)")
 	thresholdOp   = elementwise("threshold", "x; threshold, value", "where(x <= threshold, value, x)", "where(x <= threshold, 0, grad)")
-	hardtanhOp    = elementwise("hardtanh", "x; low, high", "min(max(x, low), high)", "where(x > low && x < high, grad, 0)")
-	relu6Op       = elementwise("relu6", "x", "min(max(x, 0), 6)", "where(x > 0 && x < 6, grad, 0)")
+	hardtanhOp    = elementwise("hardtanh", "x; low, high", "min(max(x, low), high)", "where(x <= low || x >= high, 0, grad)")
+	relu6Op       = elementwise("relu6", "x", "min(max(x, 0), 6)", "where(x <= 0 || x >= 6, 0, grad)")
 	hardsigmoidOp = elementwise("hardsigmoid", "x", "min(max(x + 3, 0), 6)/6", "where(x > -3 && x < 3, grad/6, 0)")
 	hardswishOp   = elementwise("hardswish", "x", "x*min(max(x + 3, 0), 6)/6",
 		"where(x <= -3, 0, where(x < 3, grad*(x/3 + 0.5), grad))")

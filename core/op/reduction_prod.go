@@ -6,8 +6,8 @@ import (
 )
 
 // prodGrad is g times the product of the other elements: p is the product of the elements that are not 0, of which there
-// are all but `zeros`.
-var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(zeros == 0, g*p/x, where(zeros == 1, where(x == 0, g*p, 0), 0))")
+// are all but `zeros`. One NaN makes it NaN for all.
+var prodGrad = elementwise("prod_grad", "g, x, p, zeros", "where(isnan(p), p, where(zeros == 0, g*p/x, where(zeros == 1 && x == 0, g*p, 0)))")
 
 // Prod returns the product of x over dims, or over all dimensions if there are none; integers and bools give int64. The
 // product of nothing is 1.

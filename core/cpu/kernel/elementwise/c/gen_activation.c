@@ -512,7 +512,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_i64) {
   return 0;
 }
 
-// where(x > low && x < high, grad, 0)
+// where(x <= low || x >= high, 0, grad)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -523,12 +523,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0f);
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0f : grad_);
   }
   return 0;
 }
 
-// where(x > low && x < high, grad, 0)
+// where(x <= low || x >= high, 0, grad)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -539,7 +539,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0);
+    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0 : grad_);
   }
   return 0;
 }
@@ -927,7 +927,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_i64) {
   return 0;
 }
 
-// where(x > 0 && x < 6, grad, 0)
+// where(x <= 0 || x >= 6, 0, grad)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -936,12 +936,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = (((x_ > 0.0f) & (x_ < 6.0f)) ? grad_ : 0.0f);
+    out0[i] = (((x_ <= 0.0f) | (x_ >= 6.0f)) ? 0.0f : grad_);
   }
   return 0;
 }
 
-// where(x > 0 && x < 6, grad, 0)
+// where(x <= 0 || x >= 6, 0, grad)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -950,7 +950,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = (((x_ > 0.0) & (x_ < 6.0)) ? grad_ : 0.0);
+    out0[i] = (((x_ <= 0.0) | (x_ >= 6.0)) ? 0.0 : grad_);
   }
   return 0;
 }

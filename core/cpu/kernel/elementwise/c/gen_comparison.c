@@ -370,7 +370,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f64) {
   return 0;
 }
 
-// where(x <= low || x >= high, 0, grad)
+// where(x > low && x < high, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -383,12 +383,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
     const float x_ = in1[i];
     const float low_ = in2[i];
     const float high_ = in3[i];
-    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0f : grad_);
+    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0f);
   }
   return 0;
 }
 
-// where(x <= low || x >= high, 0, grad)
+// where(x > low && x < high, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -401,12 +401,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64) {
     const double x_ = in1[i];
     const double low_ = in2[i];
     const double high_ = in3[i];
-    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0 : grad_);
+    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0);
   }
   return 0;
 }
 
-// where(x <= low, 0, grad)
+// where(x > low, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -417,12 +417,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float low_ = in2[i];
-    out0[i] = ((x_ <= low_) ? 0.0f : grad_);
+    out0[i] = ((x_ > low_) ? grad_ : 0.0f);
   }
   return 0;
 }
 
-// where(x <= low, 0, grad)
+// where(x > low, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -433,12 +433,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double low_ = in2[i];
-    out0[i] = ((x_ <= low_) ? 0.0 : grad_);
+    out0[i] = ((x_ > low_) ? grad_ : 0.0);
   }
   return 0;
 }
 
-// where(x >= high, 0, grad)
+// where(x < high, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -449,12 +449,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float high_ = in2[i];
-    out0[i] = ((x_ >= high_) ? 0.0f : grad_);
+    out0[i] = ((x_ < high_) ? grad_ : 0.0f);
   }
   return 0;
 }
 
-// where(x >= high, 0, grad)
+// where(x < high, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -465,7 +465,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double high_ = in2[i];
-    out0[i] = ((x_ >= high_) ? 0.0 : grad_);
+    out0[i] = ((x_ < high_) ? grad_ : 0.0);
   }
   return 0;
 }

@@ -154,7 +154,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_grad_total_f64) {
   return 0;
 }
 
-// where(zeros == 0, g * p / x, where(zeros == 1, where(x == 0, g * p, 0), 0))
+// where(isnan(p), p, where(zeros == 0, g * p / x, where(zeros == 1 && x == 0, g * p, 0)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prod_grad_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -167,12 +167,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prod_grad_f32) {
     const float x_ = in1[i];
     const float p_ = in2[i];
     const float zeros_ = in3[i];
-    out0[i] = ((zeros_ == 0.0f) ? (g_ * p_ / x_) : ((zeros_ == 1.0f) ? ((x_ == 0.0f) ? (g_ * p_) : 0.0f) : 0.0f));
+    out0[i] = (ew_isnan_f32(p_) ? p_ : ((zeros_ == 0.0f) ? (g_ * p_ / x_) : (((zeros_ == 1.0f) & (x_ == 0.0f)) ? (g_ * p_) : 0.0f)));
   }
   return 0;
 }
 
-// where(zeros == 0, g * p / x, where(zeros == 1, where(x == 0, g * p, 0), 0))
+// where(isnan(p), p, where(zeros == 0, g * p / x, where(zeros == 1 && x == 0, g * p, 0)))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prod_grad_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -185,7 +185,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(prod_grad_f64) {
     const double x_ = in1[i];
     const double p_ = in2[i];
     const double zeros_ = in3[i];
-    out0[i] = ((zeros_ == 0.0) ? (g_ * p_ / x_) : ((zeros_ == 1.0) ? ((x_ == 0.0) ? (g_ * p_) : 0.0) : 0.0));
+    out0[i] = (ew_isnan_f64(p_) ? p_ : ((zeros_ == 0.0) ? (g_ * p_ / x_) : (((zeros_ == 1.0) & (x_ == 0.0)) ? (g_ * p_) : 0.0)));
   }
   return 0;
 }
