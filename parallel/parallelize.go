@@ -46,8 +46,9 @@ type Stages struct {
 
 // Divide says how layers are divided.
 type Divide struct {
-	Axis string
-	Plan map[string]layers.Style // styles by names of layers, as for [layers.Divide]
+	Axis  string
+	Plan  map[string]layers.Style // styles by names of layers, as for [layers.Divide]; nil means [layers.Ready]
+	Ready layers.ReadyOptions     // of that plan
 }
 
 // Blocks is a policy whose units are the modules with a number in their name, such as "layers.3", without those within them.
@@ -108,8 +109,13 @@ func plan(model nn.Layer, on *mesh.Mesh, o *Options) (*layout, error) {
 	}
 	l := &layout{mesh: on, axes: axes, options: o}
 	if axes.TP != "" {
-		if o.TP.Plan == nil {
-			return nil, core.Errorf(core.ValueError, what, "tp wants a plan: styles by names of layers")
+		switch {
+		case o.TP.Plan == nil:
+			if o.TP.Plan, err = layers.Ready(model, o.TP.Ready); err != nil {
+				return nil, err
+			}
+		case o.TP.Ready != layers.ReadyOptions{}:
+			return nil, core.Errorf(core.ValueError, what, "got %+v for the ready plan, and a plan, whose styles say it", o.TP.Ready)
 		}
 		if err := layers.Check(model, o.TP.Plan); err != nil {
 			return nil, err

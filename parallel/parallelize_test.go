@@ -165,7 +165,9 @@ func (c composition) train(r *collective.Rank, want history) (result, error) {
 		fill()
 	}
 	o := c.o
-	o.TP.Plan = plan(m)
+	if c.depth != 3 { // else by the ready plan
+		o.TP.Plan = plan(m)
+	}
 	if r.Rank > 0 && !c.meta { // the first rank's values count
 		core.NoGrad(func() {
 			for _, p := range nn.Parameters(m) {

@@ -37,6 +37,27 @@ func TestForwardHooks(t *testing.T) {
 	require.Equal(t, []float64{6}, floats(t, double.Forward(x)))
 }
 
+func TestWrapForward(t *testing.T) {
+	double := nn.NewFunc(func(x *core.Tensor) *core.Tensor { return op.Mul(x, core.Num(2)) })
+	x := core.FromSlice([]float64{3, 4})
+	removeInner := double.WrapForward(func(x *core.Tensor, forward func(*core.Tensor) *core.Tensor) *core.Tensor {
+		return op.Cat([]*core.Tensor{forward(op.Narrow(x, 0, 0, 1)), forward(op.Narrow(x, 0, 1, 1))}, 0)
+	})
+	removeOuter := double.WrapForward(func(x *core.Tensor, forward func(*core.Tensor) *core.Tensor) *core.Tensor {
+		return op.Neg(forward(op.Add(x, core.Num(1))))
+	})
+	double.RegisterForwardHook(func(_ nn.Layer, x, y *core.Tensor) *core.Tensor {
+		require.Equal(t, []float64{3, 4}, floats(t, x))
+		return nil
+	})
+	require.Equal(t, []float64{-8, -10}, floats(t, nn.Call(double, x)))
+	removeOuter()
+	require.Equal(t, []float64{6, 8}, floats(t, nn.Call(double, x)))
+	removeInner()
+	double.WrapForward(nil)()
+	require.Equal(t, []float64{6, 8}, floats(t, nn.Call(double, x)))
+}
+
 func TestEmbeddingLimitsAndBags(t *testing.T) {
 	index := core.FromSlice([]int64{1, 1, 2})
 	e := nn.NewEmbedding(3, 2, nn.EmbeddingOptions{MaxNorm: 1, ScaleGradByFreq: true})

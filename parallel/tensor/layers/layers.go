@@ -13,17 +13,20 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"weak"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/meta"
 	"github.com/plait-ml/plait/core/nn"
+	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/mesh"
 	"github.com/plait-ml/plait/parallel/tensor"
 )
 
 const what = "divide"
 
-// A Style says how a layer is divided: one of [Columns], [Rows] and [Sequence].
+// A Style says how a layer is divided: one of [Columns], [Rows], [Sequence] and [Heads].
 type Style interface {
 	// lay returns how the parameters of a layer lie, by their names, and how its inputs and outputs do.
 	lay(l nn.Layer) (parameters map[string]core.Placement, f flow, err error)
@@ -31,10 +34,12 @@ type Style interface {
 
 // A flow says how the input and the output of a divided layer lie.
 type flow struct {
-	takes core.Placement // an ordinary input
-	works core.Placement // the input of the layer
-	gives core.Placement // the output
-	local bool           // the output is this rank's part, an ordinary tensor
+	free   bool           // they lie as they come, whatever the rest says
+	takes  core.Placement // an ordinary input
+	works  core.Placement // the input of the layer
+	gives  core.Placement // the output
+	local  bool           // the output is this rank's part, an ordinary tensor
+	pieces int            // of the input that the layer works on
 }
 
 // Columns divides the output features of a [nn.Linear], or the columns of an [nn.Embedding].
@@ -42,12 +47,15 @@ type Columns struct {
 	Input  core.Placement  // of an ordinary input; replicated by default
 	Output *core.Placement // along the last dimension by default
 	Local  bool            // the output is this rank's part, an ordinary tensor
+	// Pieces is how many pieces of its input a Linear works on, so that the exchange of one runs beside the product of another; 0 means 1.
+	Pieces int
 }
 
 func (s Columns) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
-	f := flow{s.Input, core.Replicate(), or(s.Output, core.Shard(-1)), s.Local}
+	f := flow{takes: s.Input, works: core.Replicate(), gives: or(s.Output, core.Shard(-1)), local: s.Local}
 	switch l.(type) {
 	case *nn.Linear:
+		f.pieces = s.Pieces
 		return map[string]core.Placement{"weight": core.Shard(0), "bias": core.Shard(0)}, f, nil
 	case *nn.Embedding:
 		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
@@ -60,15 +68,16 @@ type Rows struct {
 	Input  *core.Placement // of an ordinary input: that of a Linear is divided along the last dimension by default, an Embedding's replicated
 	Output core.Placement  // replicated by default; core.Shard(1) divides a sequence
 	Local  bool            // the output is this rank's part, an ordinary tensor
+	Pieces int             // see [Columns]
 }
 
 func (s Rows) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
 	switch l.(type) {
 	case *nn.Linear:
-		f := flow{or(s.Input, core.Shard(-1)), core.Shard(-1), s.Output, s.Local}
+		f := flow{takes: or(s.Input, core.Shard(-1)), works: core.Shard(-1), gives: s.Output, local: s.Local, pieces: s.Pieces}
 		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
 	case *nn.Embedding:
-		f := flow{or(s.Input, core.Replicate()), core.Replicate(), s.Output, s.Local}
+		f := flow{takes: or(s.Input, core.Replicate()), works: core.Replicate(), gives: s.Output, local: s.Local}
 		return map[string]core.Placement{"weight": core.Shard(0)}, f, nil
 	}
 	return nil, flow{}, core.Errorf(core.TypeError, what, "Rows wants a Linear or an Embedding, got %T", l)
@@ -87,7 +96,21 @@ func (s Sequence) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
 	if s.Dim != nil {
 		d = core.Shard(*s.Dim)
 	}
-	return nil, flow{s.Input, d, d, s.Local}, nil
+	return nil, flow{takes: s.Input, works: d, gives: d, local: s.Local}, nil
+}
+
+// Heads divides the features that a [nn.MultiheadAttention] makes of its inputs. Its OutProj has a style of its own, [Rows].
+type Heads struct{}
+
+func (Heads) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
+	if _, ok := l.(*nn.MultiheadAttention); !ok {
+		return nil, flow{}, core.Errorf(core.TypeError, what, "Heads wants a MultiheadAttention, got %T", l)
+	}
+	own := map[string]core.Placement{}
+	for _, name := range []string{"in_proj_weight", "in_proj_bias", "q_proj_weight", "k_proj_weight", "v_proj_weight"} {
+		own[name] = core.Shard(0)
+	}
+	return own, flow{free: true}, nil
 }
 
 func or(p *core.Placement, other core.Placement) core.Placement {
@@ -108,7 +131,8 @@ type part struct {
 // layers become new tensors, and the old ones are released: make optimisers afterwards. A parameter that several modules share stays one,
 // and lies as the first layer says.
 //
-// Layers that take the same input share the exchange of its gradient if that is a distributed tensor, as the output of a [Sequence] layer is.
+// Layers that take the same input share the exchange of its gradient if that is a distributed tensor, as the output of a [Sequence] layer is, or
+// during a pass; see [mesh.Mesh.BeginPass].
 // Call layers by [nn.Call], as the modules of package nn do, for ordinary inputs to be laid. Ordinary tensors beside distributed ones count as
 // replicated in a mode that says so; see [core.Mode.WithReplicates].
 //
@@ -149,8 +173,11 @@ func Divide(m nn.Module, on *mesh.Mesh, plan map[string]Style) error {
 		}
 	}
 	release(maps.Keys(made))
+	s := &shared{on: on}
 	for _, p := range parts {
-		p.hook(on)
+		if !p.flow.free {
+			p.hook(s)
+		}
 	}
 	return nil
 }
@@ -249,6 +276,9 @@ func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*c
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", p.Name, err)
 		}
+		if f.pieces < 0 {
+			return nil, nil, core.Errorf(core.ValueError, what, "%s: want at least one piece, got %d", p.Name, f.pieces)
+		}
 		parts = append(parts, part{l, f})
 		for _, n := range nn.NamedTensors(l) {
 			if _, ok := placements[n.Tensor]; !ok {
@@ -277,18 +307,31 @@ func matches(pattern, name string) bool {
 }
 
 // hook makes the layer's input and output lie as its flow says.
-func (p part) hook(on *mesh.Mesh) {
+func (p part) hook(s *shared) {
 	type base interface {
 		RegisterForwardPreHook(fn nn.PreHook) (remove func())
 		RegisterForwardHook(fn nn.Hook) (remove func())
+		WrapForward(fn nn.Wrapper) (remove func())
 	}
 	b := p.layer.(base)
 	b.RegisterForwardPreHook(func(_ nn.Layer, x *core.Tensor) *core.Tensor {
-		if x.Parts() == nil {
-			x = tensor.FromLocal(x, on, []core.Placement{along(p.flow.takes, x)}, p.whole(x))
+		if x.Err() != nil {
+			return x
 		}
-		return laid(x, p.flow.works)
+		if x.Parts() == nil {
+			takes, whole := along(p.flow.takes, x), p.whole(x)
+			x = s.distributed.once(s.on, x, fmt.Sprint(takes, whole), func() []*core.Tensor {
+				return []*core.Tensor{tensor.FromLocal(x, s.on, []core.Placement{takes}, whole)}
+			})[0]
+		}
+		if p.flow.pieces > 1 {
+			return x
+		}
+		return s.laid.once(s.on, x, fmt.Sprint(p.flow.works), func() []*core.Tensor { return []*core.Tensor{laid(x, p.flow.works)} })[0]
 	})
+	if p.flow.pieces > 1 {
+		b.WrapForward(func(x *core.Tensor, forward func(x *core.Tensor) *core.Tensor) *core.Tensor { return p.inPieces(s, x, forward) })
+	}
 	b.RegisterForwardHook(func(_ nn.Layer, _, y *core.Tensor) *core.Tensor {
 		y = laid(y, p.flow.gives)
 		if p.flow.local && y.Parts() != nil {
@@ -296,6 +339,82 @@ func (p part) hook(on *mesh.Mesh) {
 		}
 		return y
 	})
+}
+
+// inPieces calls forward with one piece of x after the other, cut along a dimension that the ranks do not divide, and joins what it makes.
+func (p part) inPieces(s *shared, x *core.Tensor, forward func(x *core.Tensor) *core.Tensor) *core.Tensor {
+	dim := -1
+	for d := 0; x.Err() == nil && d < x.Dim()-1 && dim < 0; d++ {
+		divided := slices.ContainsFunc(append(tensor.Placements(x), along(p.flow.works, x), along(p.flow.gives, x)), func(q core.Placement) bool {
+			return q.Kind == core.Sharded && q.Dim == d
+		})
+		if !divided && x.Size(d) > 1 {
+			dim = d
+		}
+	}
+	if dim < 0 {
+		return forward(laid(x, p.flow.works))
+	}
+	pieces := s.pieces.once(s.on, x, fmt.Sprint(p.flow.works, p.flow.pieces, dim), func() (list []*core.Tensor) {
+		n, begin := x.Size(dim), 0
+		for i := range p.flow.pieces {
+			if end := n * (i + 1) / p.flow.pieces; end > begin {
+				list = append(list, laid(op.Narrow(x, dim, begin, end-begin), p.flow.works))
+				begin = end
+			}
+		}
+		return list
+	})
+	list := make([]*core.Tensor, len(pieces))
+	for i, piece := range pieces {
+		list[i] = laid(forward(piece), p.flow.gives)
+	}
+	return op.Cat(list, dim)
+}
+
+// shared has what layers have made of their last inputs, so that layers with the same input, as those of queries, keys and values, share
+// what they make of it, and so their exchanges. That is during a pass, in which the layers are called after each other.
+type shared struct {
+	on                        *mesh.Mesh
+	distributed, laid, pieces lastMade
+}
+
+// lastMade has what was made of a tensor, by what it is.
+type lastMade struct {
+	mu   sync.Mutex
+	of   weak.Pointer[core.Tensor]
+	as   use
+	made map[string][]*core.Tensor
+}
+
+// A use says what a tensor was and how it was used.
+type use struct {
+	pass           *mesh.Pass
+	version        uint32
+	requires, grad bool
+}
+
+// once returns what it returned before for x and what, or else what fn makes.
+func (l *lastMade) once(on *mesh.Mesh, x *core.Tensor, what string, fn func() []*core.Tensor) []*core.Tensor {
+	as := use{pass: on.Pass(), requires: x.RequiresGrad(), grad: core.CurrentMode().GradEnabled()}
+	here := x
+	if p := x.Parts(); p != nil {
+		here = p.Local()
+	}
+	if as.pass == nil || here.Storage() == nil {
+		return fn()
+	}
+	as.version = here.Storage().Version()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of.Value() != x || l.as != as {
+		l.of, l.as, l.made = weak.Make(x), as, map[string][]*core.Tensor{}
+	}
+	released := func(t *core.Tensor) bool { return t.Present(what) != nil }
+	if l.made[what] == nil || slices.ContainsFunc(l.made[what], released) {
+		l.made[what] = fn()
+	}
+	return l.made[what]
 }
 
 // whole returns the shape of the whole of which an ordinary input is a part, if its features tell; otherwise nil.
