@@ -330,7 +330,9 @@ func (p part) hook(s *shared) {
 		return s.laid.once(s.on, x, fmt.Sprint(p.flow.works), func() []*core.Tensor { return []*core.Tensor{laid(x, p.flow.works)} })[0]
 	})
 	if p.flow.pieces > 1 {
-		b.WrapForward(func(x *core.Tensor, forward func(x *core.Tensor) *core.Tensor) *core.Tensor { return p.inPieces(s, x, forward) })
+		b.WrapForward(func(x *core.Tensor, forward func(x *core.Tensor) *core.Tensor) *core.Tensor {
+			return p.inPieces(s, x, forward)
+		})
 	}
 	b.RegisterForwardHook(func(_ nn.Layer, _, y *core.Tensor) *core.Tensor {
 		y = laid(y, p.flow.gives)

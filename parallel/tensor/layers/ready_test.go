@@ -54,10 +54,12 @@ func readyModels() map[string]func() *nn.Sequential {
 		}
 	}
 	return map[string]func() *nn.Sequential{
-		"llama":       of(func() nn.Layer { return newLlama(2) }),
-		"llama3":      of(func() nn.Layer { return newLlama(3) }),
-		"transformer": of(func() nn.Layer { return nn.NewTransformerEncoderLayer(width, 2, nn.TransformerOptions{FeedForward: 8, NormFirst: true}) }),
-		"sequential":  func() *nn.Sequential { return languageModel(true) },
+		"llama":  of(func() nn.Layer { return newLlama(2) }),
+		"llama3": of(func() nn.Layer { return newLlama(3) }),
+		"transformer": of(func() nn.Layer {
+			return nn.NewTransformerEncoderLayer(width, 2, nn.TransformerOptions{FeedForward: 8, NormFirst: true})
+		}),
+		"sequential": func() *nn.Sequential { return languageModel(true) },
 	}
 }
 
