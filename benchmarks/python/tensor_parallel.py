@@ -94,6 +94,13 @@ def block(rank: int, args: argparse.Namespace) -> None:
         step(m)
         return 1e3 * best(lambda: step(m), args.repeats, 5)
 
+    def more(make: Callable[[int], Callable[[plait.Tensor], plait.Tensor]]) -> float:
+        """What one more block takes, in milliseconds."""
+        return timed(make(2)) - timed(make(1))
+
+    def blocks(depth: int, ranks: int = 1) -> nn.Module:
+        return nn.Sequential(*(Block(args.width, args.heads, ranks) for _ in range(depth))).to(device, dtype)
+
     def moved(m: Callable[[plait.Tensor], plait.Tensor], kind: str) -> float:
         distributed.barrier()
         before = group.bytes_moved(kind)
@@ -109,19 +116,14 @@ def block(rank: int, args: argparse.Namespace) -> None:
                 distributed.all_reduce(y, group=group)
             y[0, 0, 0].item()
 
-    alone = timed(Block(args.width, args.heads).to(device, dtype)) if rank == 0 else 0.0
+    alone = more(blocks) if rank == 0 else 0.0
     distributed.barrier()
-    part = timed(Block(args.width, args.heads, n).to(device, dtype))  # on all ranks at once
+    part = more(partial(blocks, ranks=n))  # on all ranks at once
     distributed.barrier()
     exchanges = 1e3 * best(exchange, args.repeats, 5)
     for sequence, pieces in itertools.product((False, True), args.pieces):
         one, two = (
-            plait.parallelize(
-                nn.Sequential(*(Block(args.width, args.heads) for _ in range(depth))).to(device, dtype),
-                mesh,
-                tp={"sequence": sequence, "pieces": pieces},
-            )
-            for depth in (1, 2)
+            plait.parallelize(blocks(depth), mesh, tp={"sequence": sequence, "pieces": pieces}) for depth in (1, 2)
         )
         kinds = ("all_reduce", "all_gather", "reduce_scatter")
         words = ", ".join(f"{kind} {moved(two, kind) - moved(one, kind):.2f}" for kind in kinds)
