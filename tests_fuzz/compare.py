@@ -11,6 +11,8 @@ import plait
 import torch
 
 DTYPES = {
+    torch.complex128: plait.complex128,
+    torch.complex64: plait.complex64,
     torch.float64: plait.float64,
     torch.float32: plait.float32,
     torch.float16: plait.float16,
@@ -25,6 +27,8 @@ DTYPES = {
 # Relative tolerances: how far two right results lie from each other after a few roundings and sums.
 FLOOR = 4  # of a gradient, in units of the dtype's precision: seeds are about 1
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
+TOLERANCE |= {torch.complex128: 1e-8, torch.complex64: 2e-4}
+WIDER = {torch.complex64: torch.complex128, torch.complex128: torch.complex128}  # float64 for other inexact dtypes
 
 
 class Absent(Exception):
@@ -34,7 +38,7 @@ class Absent(Exception):
 def array(t: torch.Tensor) -> np.ndarray:
     """The values of `t`, bfloat16 widened to float32."""
     t = t.detach()
-    return (t.float() if t.dtype is torch.bfloat16 else t).numpy()
+    return (t.float() if t.dtype is torch.bfloat16 else t).resolve_conj().resolve_neg().numpy()
 
 
 class Converter:
@@ -112,16 +116,17 @@ def pick_layout(rng: random.Random) -> str:
 
 
 def widened(value: Any, uint8: bool = False) -> Any:
-    """The value with what is floating point in float64, uint8 too if asked; a tensor that comes twice stays one."""
+    """The value with what is inexact in double precision, uint8 too if asked; a tensor that comes twice stays one."""
     seen: dict[int, torch.Tensor] = {}
 
     def one(v: Any) -> Any:
-        if isinstance(v, torch.Tensor) and (v.is_floating_point() or (uint8 and v.dtype == torch.uint8)):
+        if isinstance(v, torch.Tensor) and (v.dtype in TOLERANCE or (uint8 and v.dtype == torch.uint8)):
             if id(v) not in seen:
-                seen[id(v)] = v.detach().double().requires_grad_(v.requires_grad)
+                wide = v.detach().to(WIDER.get(v.dtype, torch.float64))
+                seen[id(v)] = wide.requires_grad_(v.requires_grad)
             return seen[id(v)]
-        if isinstance(v, torch.dtype) and v.is_floating_point:
-            return torch.float64
+        if isinstance(v, torch.dtype) and v in TOLERANCE:
+            return WIDER.get(v, torch.float64)
         if isinstance(v, dict):
             return {k: one(w) for k, w in v.items()}
         if type(v) in (list, tuple):
@@ -185,7 +190,7 @@ def within(exact: torch.Tensor, got: plait.Tensor, most: float) -> bool:
 
 
 def _leaf_as_near(e: torch.Tensor, t: torch.Tensor, p: plait.Tensor) -> bool:
-    if e.shape != t.shape or tuple(p.shape) != tuple(t.shape) or not e.is_floating_point():
+    if e.shape != t.shape or tuple(p.shape) != tuple(t.shape) or e.dtype not in TOLERANCE:
         return False
     x, a, b = array(e), array(t), (p.detach().float() if p.dtype == plait.bfloat16 else p.detach()).numpy()
     with np.errstate(all="ignore"):
@@ -221,14 +226,13 @@ def values_differ(t: torch.Tensor, p: plait.Tensor, scale: float = 1.0, floor: f
     else:
         rtol = TOLERANCE[t.dtype] * scale
         least = 1e-12 + floor * torch.finfo(t.dtype).eps
+        wide = np.complex128 if t.dtype in WIDER else np.float64
         finite = a[np.isfinite(a)]
-        size = float(np.abs(finite.astype(np.float64)).max()) if finite.size else 0.0
+        size = float(np.abs(finite.astype(wide)).max()) if finite.size else 0.0
         with np.errstate(all="ignore"):
-            gap = np.abs(a.astype(np.float64) - b.astype(np.float64))
+            gap = np.abs(a.astype(wide) - b.astype(wide))
             bad = ~(
-                (gap <= rtol * (np.abs(a.astype(np.float64)) + 0.05 * size) + least)
-                | (a == b)
-                | (np.isnan(a) & np.isnan(b))
+                (gap <= rtol * (np.abs(a.astype(wide)) + 0.05 * size) + least) | (a == b) | (np.isnan(a) & np.isnan(b))
             )
     if not bad.any():
         return ""

@@ -23,10 +23,12 @@ _undefined("nn.functional.dropout3d nn.functional.feature_alpha_dropout.with_tra
 _undefined("nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.rrelu", (), RANDOM)
 _undefined("nn.functional.scaled_dot_product_attention nn.functional.multi_head_attention_forward", (), RANDOM)
 _undefined("kthvalue topk mode median nanmedian cummax cummin sort msort", (0,), TIES)
+_undefined("svd_lowrank pca_lowrank", (), RANDOM)
 _undefined("max.reduction_with_dim min.reduction_with_dim", (0,), TIES)
 _undefined("argsort argmax argmin", (), TIES)
 _undefined("unique", (), "the order of elements that are not sorted is undefined: only shapes and dtypes are compared")
-_undefined("linalg.eigh", (0,), BASIS)
+_undefined("polygamma special.polygamma", (), "PyTorch's trigamma is large, not infinite, at its poles")
+_undefined("linalg.eigh linalg.eig", (0,), BASIS)
 _undefined("svd linalg.svd", (1,), BASIS)
 _undefined("qr linalg.qr", (), BASIS)
 _undefined("special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1", (), "PyTorch's are off by 1e-7")
@@ -67,7 +69,7 @@ ENDS_NEAR_ZERO: dict[str, float] = {
 # Gradients that are not compared.
 GRADIENTS: dict[str, str] = {
     **dict.fromkeys(("msort", "sort", "topk", "kthvalue", "mode", "median", "nanmedian"), TIES),
-    **dict.fromkeys(("linalg.eigh", "svd", "linalg.svd", "qr", "linalg.qr"), BASIS),
+    **dict.fromkeys(("linalg.eigh", "linalg.eig", "svd", "linalg.svd", "qr", "linalg.qr"), BASIS),
     **dict.fromkeys(
         ("nextafter", "fill", "linalg.slogdet"),
         "the gradient is zero or missing in PyTorch, too, which marks the result",
@@ -81,4 +83,6 @@ ALIASES: dict[str, str] = {
     **dict.fromkeys(
         ("contiguous", "reshape", "reshape_as", "ravel", "flatten", "to"), "left open by PyTorch's documentation"
     ),
+    **dict.fromkeys(("conj", "H", "mH"), "PyTorch marks a view of complex numbers as conjugate; here they are copied"),
+    "histogramdd": "edges of bins that are given come back as they are",
 }

@@ -22,6 +22,8 @@ from torch.testing._internal.opinfo.core import OpInfo
 from tests_fuzz.compare import (
     DTYPES,
     FLOOR,
+    TOLERANCE,
+    WIDER,
     Absent,
     Converter,
     as_near,
@@ -106,7 +108,7 @@ def _try(op: Any, dtype: torch.dtype, rng: random.Random, report: Report) -> Non
     name = _name(op)
     if function is None:
         return
-    grad = dtype in op.supported_backward_dtypes("cpu") and op.supports_autograd and dtype.is_floating_point
+    grad = dtype in op.supported_backward_dtypes("cpu") and op.supports_autograd and dtype in TOLERANCE
     try:
         samples = list(_samples(op, dtype, grad, rng))
     except Exception:  # PyTorch cannot make its own samples without some package
@@ -236,7 +238,7 @@ def _gradients(op: Any, sample: Any, layout: str, want: Any, got: Any, make: Con
     outs = [
         (t, p)
         for t, p in zip(flat(want), flat(got), strict=True)
-        if isinstance(t, torch.Tensor) and t.requires_grad and t.dtype.is_floating_point and t.numel() > 0
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.numel() > 0
     ]
     if not pairs or not outs:
         return
@@ -245,7 +247,7 @@ def _gradients(op: Any, sample: Any, layout: str, want: Any, got: Any, make: Con
             "requires_grad", f"{[p.requires_grad for _, p in outs]}, PyTorch {[t.requires_grad for t, _ in outs]}"
         )
         return
-    seeds = [torch.rand(t.shape, dtype=torch.float64).to(t.dtype) + 0.5 for t, _ in outs]
+    seeds = [torch.rand(t.shape, dtype=WIDER.get(t.dtype, torch.float64)).to(t.dtype) + 0.5 for t, _ in outs]
     try:
         torch_grads = torch.autograd.grad([t for t, _ in outs], [t for t, _ in pairs], seeds, allow_unused=True)
     except Exception:
@@ -283,6 +285,10 @@ def _exact_gradients(op: Any, sample: Any, layout: str, seeds: list[torch.Tensor
     outs = [t for t in flat(result) if isinstance(t, torch.Tensor) and t.requires_grad and t.numel() > 0]
     leaves = [t for t, _ in make.pairs if t.requires_grad]
     try:
-        return list(torch.autograd.grad(outs, leaves, [s.double() for s in seeds], allow_unused=True))
+        return list(
+            torch.autograd.grad(
+                outs, leaves, [s.to(WIDER.get(s.dtype, torch.float64)) for s in seeds], allow_unused=True
+            )
+        )
     except Exception:
         return []

@@ -52,7 +52,10 @@ def test_a_real_dtype_keeps_the_real_parts_and_says_so():
     z = plait.tensor([1 + 2j, 0])
     for convert in (lambda: z.to(plait.float32), z.float):
         with pytest.warns(UserWarning, match="only the real parts"):
-            assert convert().tolist() == [1, 0]
+            real = convert()
+        assert real.tolist() == [1, 0]
+        real.add_(1)  # a copy
+        assert z.tolist() == [1 + 2j, 0]
     assert z.bool().tolist() == [True, False]
 
 

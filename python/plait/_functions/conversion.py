@@ -34,6 +34,8 @@ def _converted(t: Tensor, dtype: DType) -> Tensor:
     if t.dtype.is_complex and not (dtype.is_complex or dtype is dt.bool_):
         warn(f"to: {dtype.name} keeps only the real parts of complex numbers; take them by .real if that is meant")
         t = _ops.real(t)
+        if t.dtype is dtype:
+            return _ops.clone(t)
     return _ops.to(t, dtype=dtype)
 
 
