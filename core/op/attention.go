@@ -172,7 +172,7 @@ func attend(q, k, v, mask *core.Tensor, o AttentionOptions, part *drawnHeads) *c
 		return op.fail()
 	}
 	c := in.call(op.call(contract.Attention).Out(out).Out(lse), info)
-	c.Work = max(c.Work, batch*heads*queries*k.Size(2)*(q.Size(3)+dim)/4)
+	c.Work = max(c.Work, 2*productWork(q.DType(), batch*heads*queries*k.Size(2)*(q.Size(3)+dim)))
 	op.launch(c)
 	if op.grad {
 		n := op.node(attentionDeriv, q, k, v, mask).Save(q, k, v, mask).SaveOutput(out, 0).Save(lse)
@@ -256,7 +256,7 @@ func attentionDeriv(ctx *core.BackwardContext) {
 		return
 	}
 	c := in.call(op.call(contract.AttentionBackward).Out(grads[0]).Out(grads[1]).Out(grads[2]), info).In(out).In(lse).In(g)
-	c.Work = max(c.Work, lse.Numel()*k.Size(2)*(q.Size(3)+v.Size(3))/2)
+	c.Work = max(c.Work, 4*productWork(q.DType(), lse.Numel()*k.Size(2)*(q.Size(3)+v.Size(3))))
 	op.launch(c)
 	setGrads(ctx, grads[:]...)
 }

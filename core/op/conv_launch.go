@@ -25,7 +25,7 @@ func (p *convolution) launch(op *opContext, k core.KernelID, out *core.Tensor, i
 		c.In(dense[i])
 	}
 	contract.SetConv(c, p.stride, p.padding, p.dilation, p.groups, core.ReducedConvolutions(ins[0].DType()))
-	c.Work = max(c.Work, p.work(k, out, ins)/8)
+	c.Work = max(c.Work, productWork(out.DType(), p.work(k, out, ins)))
 	op.launch(c)
 }
 

@@ -24,7 +24,7 @@ func (op *opContext) multiplyComplex(out, x, y *core.Tensor, f productForm, beta
 		}
 		if op.err == nil {
 			c := op.call(contract.ComplexMatMul).Out(out).In(x).In(y).Float(f.alpha, beta)
-			c.Work = max(c.Work, out.Numel()*x.Size(-1))
+			c.Work = max(c.Work, productWork(x.DType(), 4*out.Numel()*x.Size(-1)))
 			c.InPlace = change
 			op.launch(c)
 		}

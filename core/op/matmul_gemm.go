@@ -97,9 +97,17 @@ func (op *opContext) multiply(out, x, y, bias *core.Tensor, f productForm, beta 
 		c.In(bias)
 	}
 	contract.MatMulAttrs{TransposeA: f.ta, TransposeB: f.tb, Reduced: core.ReducedProducts(op.inputType(x)), Rounded: op.rounds, Alpha: f.alpha, Beta: beta}.AddTo(c)
-	c.Work = max(c.Work, out.Numel()*k/4)
+	c.Work = max(c.Work, productWork(x.DType(), out.Numel()*k))
 	c.InPlace = change
 	op.launch(c)
+}
+
+// productWork returns the [core.Call.Work] of n multiplications whose products are added up. Those of floats take vectors, and several at a time.
+func productWork(d core.DType, n int) int {
+	if !d.Differentiable() {
+		return n / 4
+	}
+	return n / 32
 }
 
 // product returns the product of two stacks of matrices.

@@ -33,23 +33,21 @@ static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
     for (int64_t from = 0; from < n; from += BLOCK) {                                                \
       const T *p = x + 2 * from, *q = y + 2 * from;                                                  \
       int64_t i = 0, count = min64(BLOCK, n - from);                                                 \
-      T sum[4][PAIRS] = {{0}};                                                                       \
+      T same[2 * PAIRS] = {0}, other[2 * PAIRS] = {0};                                               \
       for (; i + PAIRS <= count; i += PAIRS, p += 2 * PAIRS, q += 2 * PAIRS) {                       \
-        _Pragma("omp simd") for (int j = 0; j < PAIRS; j++) {                                        \
-          T a = p[2 * j], b = p[2 * j + 1], c = q[2 * j], d = q[2 * j + 1];                          \
-          sum[0][j] += a * c, sum[1][j] += b * d, sum[2][j] += a * d, sum[3][j] += b * c;            \
+        _Pragma("omp simd") for (int j = 0; j < 2 * PAIRS; j++) same[j] += p[j] * q[j];              \
+        _Pragma("omp simd") for (int j = 0; j < 2 * PAIRS; j += 2) {                                 \
+          other[j] += p[j] * q[j + 1], other[j + 1] += p[j + 1] * q[j];                              \
         }                                                                                            \
       }                                                                                              \
-      for (int j = 0; i < count; i++, j++) {                                                         \
-        T a = p[2 * j], b = p[2 * j + 1], c = q[2 * j], d = q[2 * j + 1];                            \
-        sum[0][j] += a * c, sum[1][j] += b * d, sum[2][j] += a * d, sum[3][j] += b * c;              \
+      for (int j = 0; i + j / 2 < count; j += 2) {                                                   \
+        same[j] += p[j] * q[j], same[j + 1] += p[j + 1] * q[j + 1];                                  \
+        other[j] += p[j] * q[j + 1], other[j + 1] += p[j + 1] * q[j];                                \
       }                                                                                              \
-      for (int k = 0; k < 4; k++) {                                                                  \
-        for (int h = PAIRS / 2; h > 0; h /= 2) {                                                     \
-          _Pragma("omp simd") for (int j = 0; j < h; j++) sum[k][j] += sum[k][j + h];                \
-        }                                                                                            \
-        sums[k] += (double)sum[k][0];                                                                \
+      for (int h = PAIRS; h > 1; h /= 2) {                                                           \
+        _Pragma("omp simd") for (int j = 0; j < h; j++) same[j] += same[j + h], other[j] += other[j + h]; \
       }                                                                                              \
+      for (int k = 0; k < 2; k++) sums[k] += (double)same[k], sums[2 + k] += (double)other[k];       \
     }                                                                                                \
   }
 DOT(float)
