@@ -44,8 +44,8 @@ func plait_tensor_item(t C.plait_tensor, value *C.double) C.plait_status {
 }
 
 //export plait_tensor_peek
-func plait_tensor_peek(t C.plait_tensor, real *C.double, whole *C.int64_t) C.plait_status {
-	return C.plait_status(bind.TensorPeek(int64(t), int64(uintptr(unsafe.Pointer(real))), int64(uintptr(unsafe.Pointer(whole)))))
+func plait_tensor_peek(t C.plait_tensor, parts *C.double, whole *C.int64_t) C.plait_status {
+	return C.plait_status(bind.TensorPeek(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(uintptr(unsafe.Pointer(whole)))))
 }
 
 //export plait_tensor_peek_all
@@ -71,6 +71,11 @@ func plait_tensor_export(t C.plait_tensor) C.plait_object {
 //export plait_tensor_layout
 func plait_tensor_layout(t C.plait_tensor, layout *C.int64_t) C.plait_status {
 	return C.plait_status(bind.TensorLayout(int64(t), int64(uintptr(unsafe.Pointer(layout)))))
+}
+
+//export plait_tensor_lend
+func plait_tensor_lend(t C.plait_tensor, layout *C.int64_t) C.plait_object {
+	return C.plait_object(bind.TensorLend(int64(t), int64(uintptr(unsafe.Pointer(layout)))))
 }
 
 //export plait_dropped

@@ -230,9 +230,10 @@ plait_status plait_tensor_read(plait_tensor t, void *out, int64_t bytes);
 plait_status plait_tensor_item(plait_tensor t, double *value);
 
 // plait_tensor_peek writes the value of a tensor with one element, if it is known and lies in the host's
-// memory, and returns 1 for a floating-point number in real, 2 for an integer and 3 for a bool in whole, and
-// 0 otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
-plait_status plait_tensor_peek(plait_tensor t, double *real, int64_t *whole);
+// memory, and returns 1 for a floating-point number in parts, 2 for an integer and 3 for a bool in whole, 4
+// for a complex number in two parts, and 0 otherwise, also where it cannot be read. It does not wait, and
+// leaves errors to who does.
+plait_status plait_tensor_peek(plait_tensor t, double *parts, int64_t *whole);
 
 // plait_tensor_peek_all is plait_tensor_peek for all elements of a contiguous tensor: it writes the dtype,
 // the number of dimensions and the sizes to layout, which has room for 14, and the elements to out, and
@@ -257,6 +258,10 @@ plait_object plait_tensor_export(plait_tensor t);
 // sizes and their strides in elements. layout has room for 28 numbers, those of the 12 dimensions that a
 // tensor has at most.
 plait_status plait_tensor_layout(plait_tensor t, int64_t *layout);
+
+// plait_tensor_lend is plait_tensor_export and plait_tensor_layout at once for a tensor with elements, which
+// are known, and to which no gradients flow. For another it returns 0.
+plait_object plait_tensor_lend(plait_tensor t, int64_t *layout);
 
 // plait_dropped writes up to room keys of values that are no longer used to keys and returns how many: those
 // of memory given to plait_tensor_wrap, and of functions given to plait_node_attach and to hooks.

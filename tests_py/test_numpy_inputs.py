@@ -1,5 +1,7 @@
 """Arrays of every kind become tensors, or are refused with a reason."""
 
+import gc
+
 import numpy as np
 import plait
 import pytest
@@ -65,6 +67,27 @@ def test_memory_is_shared_only_where_it_can_be():
     copied = plait.as_tensor(frozen)
     copied += 1
     assert frozen.tolist() == [0, 1, 2]
+    shared = plait.as_tensor(a)
+    shared += 1
+    assert a.tolist() == [1, 10, 3, 5, 5, 7]
+    assert plait.as_tensor(a.astype(">f8")).tolist() == a.tolist()
+    empty = np.zeros((0, 3))
+    assert plait.asarray(empty, copy=False).shape == (0, 3)
+
+
+def test_arrays_keep_the_memory_of_tensors():
+    for t in (plait.ones(2, 3), plait.ones(3, dtype=plait.complex64), plait.ones(()), plait.zeros(0, 2)):
+        a = t.numpy()
+        t += 1
+        assert a.tolist() == t.tolist()
+        del t
+        gc.collect()
+        plait.full((4096,), 5.0)
+        assert (a == 2).all()
+    with pytest.raises(RuntimeError, match="requires a gradient"):
+        plait.ones(2, requires_grad=True).numpy()
+    with pytest.raises(TypeError, match="bfloat16"):
+        plait.ones(2, dtype=plait.bfloat16).numpy()
 
 
 def test_arrays_that_numpy_makes_share_memory():

@@ -106,20 +106,29 @@ func TensorItem(t Tensor, value FloatsOut) (status Status) {
 }
 
 // TensorPeek writes the value of a tensor with one element, if it is known and lies in the host's memory, and returns 1 for a
-// floating-point number in real, 2 for an integer and 3 for a bool in whole, and 0 otherwise, also where it cannot be read. It does
-// not wait, and leaves errors to who does.
-func TensorPeek(t Tensor, real FloatsOut, whole IntsOut) (status Status) {
+// floating-point number in parts, 2 for an integer and 3 for a bool in whole, 4 for a complex number in two parts, and 0
+// otherwise, also where it cannot be read. It does not wait, and leaves errors to who does.
+func TensorPeek(t Tensor, parts FloatsOut, whole IntsOut) (status Status) {
 	defer protect("item", &status)
 	x := tensor(t)
-	if !known(x) || x.Numel() != 1 || x.DType() == core.Uint64 || x.DType().IsComplex() {
+	if !known(x) || x.Numel() != 1 || x.DType() == core.Uint64 {
 		return 0
+	}
+	if x.DType().IsComplex() {
+		v, err := x.Complex()
+		if err != nil {
+			return 0
+		}
+		out := handle.Slice[float64](parts, 2)
+		out[0], out[1] = real(v), imag(v)
+		return 4
 	}
 	if x.DType().IsFloat() {
 		v, err := x.Item()
 		if err != nil {
 			return 0
 		}
-		handle.Slice[float64](real, 1)[0] = v
+		handle.Slice[float64](parts, 1)[0] = v
 		return 1
 	}
 	v, err := x.Int()
@@ -238,6 +247,24 @@ func TensorLayout(t Tensor, layout IntsOut) (status Status) {
 		out[4+n+i] = int64(stride)
 	}
 	return 0
+}
+
+// TensorLend is [TensorExport] and [TensorLayout] at once for a tensor with elements, which are known, and to which no gradients flow. For
+// another it returns 0.
+func TensorLend(t Tensor, layout IntsOut) (status Object) {
+	defer protect("numpy", &status)
+	v := tensor(t)
+	if v.RequiresGrad() || !known(v) || v.Numel() == 0 {
+		return 0
+	}
+	st := v.Storage()
+	st.Lend(1)
+	if !known(v) || TensorLayout(t, layout) != 0 { // another thread has launched something before the loan
+		st.Lend(-1)
+		return 0
+	}
+	st.Retain()
+	return handle.AddObject(&export{st})
 }
 
 type export struct{ storage *core.Storage }

@@ -4,6 +4,7 @@
 long long bind_Dropped(long long, long long);
 long long bind_ErrorRelease(long long);
 long long bind_TensorLayout(long long, long long);
+long long bind_TensorLend(long long, long long);
 long long bind_TensorWrap(long long, long long, long long, long long, long long, long long, long long, long long, long long);
 
 // NumPy's array interface in C: https://numpy.org/doc/stable/reference/arrays.interface.html#c-struct-access
@@ -24,34 +25,59 @@ static const char sizes[] = {1, 1, 4, 8, 2, 2, 4, 8, 1, 2, 2, 4, 8, 8, 16};
 
 static void free_array_struct(PyObject *capsule) { PyMem_Free(PyCapsule_GetPointer(capsule, NULL)); }
 
-// array_struct(tensor): the number of its dtype, whether gradients flow to it, and the value of __array_struct__, or None where NumPy has no
-// such dtype or there are no elements.
+// Room for what bind_TensorLayout and bind_TensorLend write: an address, the number of a dtype, whether gradients flow, and the number of
+// dimensions, their sizes and strides.
+enum { ADDRESS, DTYPE, GRADIENTS, DIMS, SIZES, LAYOUT = SIZES + 2 * MAX_DIMS };
+
+// Returns the value of __array_struct__; None where NumPy has no such dtype or there are no elements.
+static PyObject *struct_of(const int64_t *layout) {
+  int dtype = (int)layout[DTYPE], nd = (int)layout[DIMS], some = kinds[dtype];
+  for (int i = 0; i < nd; i++) some = some && layout[SIZES + i];
+  if (!some) Py_RETURN_NONE;
+  array_interface *a = PyMem_Malloc(sizeof *a + 2 * (size_t)nd * sizeof(Py_ssize_t));
+  if (!a) return PyErr_NoMemory();
+  Py_ssize_t *shape = (Py_ssize_t *)(a + 1), *strides = shape + nd;
+  for (int i = 0; i < nd; i++) {
+    shape[i] = (Py_ssize_t)layout[SIZES + i];
+    strides[i] = (Py_ssize_t)layout[SIZES + nd + i] * sizes[dtype];
+  }
+  *a = (array_interface){
+      2, nd, kinds[dtype], sizes[dtype], ALIGNED | NOT_SWAPPED | WRITEABLE, shape, strides, (void *)(intptr_t)layout[ADDRESS], NULL};
+  PyObject *capsule = PyCapsule_New(a, NULL, free_array_struct);
+  if (!capsule) PyMem_Free(a);
+  return capsule;
+}
+
+// array_struct(tensor): the number of its dtype, whether gradients flow to it, and the value of __array_struct__, or None.
 static PyObject *array_struct(PyObject *module, PyObject *t) {
   (void)module;
-  int64_t layout[4 + 2 * MAX_DIMS];
+  int64_t layout[LAYOUT];
   long long h = tensor_handle(t), status = h ? bind_TensorLayout(h, address_of(layout)) : -1;
   if (status < 0) {
     if (h) bind_ErrorRelease(status);
     PyErr_SetString(PyExc_TypeError, "numpy: want a tensor that has memory");
     return NULL;
   }
-  int dtype = (int)layout[1], nd = (int)layout[3], some = kinds[dtype];
-  for (int i = 0; i < nd; i++) some = some && layout[4 + i];
-  if (!some) return Py_BuildValue("iiO", dtype, (int)layout[2], Py_None);
-  array_interface *a = PyMem_Malloc(sizeof *a + 2 * (size_t)nd * sizeof(Py_ssize_t));
-  if (!a) return PyErr_NoMemory();
-  Py_ssize_t *shape = (Py_ssize_t *)(a + 1), *strides = shape + nd;
-  for (int i = 0; i < nd; i++) {
-    shape[i] = (Py_ssize_t)layout[4 + i];
-    strides[i] = (Py_ssize_t)layout[4 + nd + i] * sizes[dtype];
+  PyObject *value = struct_of(layout);
+  return value ? Py_BuildValue("iiN", (int)layout[DTYPE], (int)layout[GRADIENTS], value) : NULL;
+}
+
+// lend(tensor, class): an object of the class, which owns the handle that keeps the tensor's memory, with its __array_struct__; None for what
+// is left to Python.
+static PyObject *lend(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  int64_t layout[LAYOUT];
+  long long h = nargs == 2 ? tensor_handle(args[0]) : 0, status = h ? bind_TensorLend(h, address_of(layout)) : 0;
+  if (status < 0) bind_ErrorRelease(status);
+  if (status <= 0) Py_RETURN_NONE;
+  PyObject *keeper = own_object(args[1], status), *value = keeper ? struct_of(layout) : NULL;
+  if (value == Py_None) {
+    Py_DECREF(keeper);
+    return value;
   }
-  *a = (array_interface){2, nd, kinds[dtype], sizes[dtype], ALIGNED | NOT_SWAPPED | WRITEABLE, shape, strides, (void *)(intptr_t)layout[0], NULL};
-  PyObject *capsule = PyCapsule_New(a, NULL, free_array_struct);
-  if (!capsule) {
-    PyMem_Free(a);
-    return NULL;
-  }
-  return Py_BuildValue("iiN", dtype, (int)layout[2], capsule);
+  if (!value || PyObject_SetAttrString(keeper, "__array_struct__", value) < 0) Py_CLEAR(keeper);
+  Py_XDECREF(value);
+  return keeper;
 }
 
 // wrap_array(array, dtype, key, device): the status of a tensor over the memory of an array; 0 for one that cannot be written to, has no
@@ -98,6 +124,7 @@ static PyObject *dropped(PyObject *module, PyObject *none) {
 
 PyMethodDef array_functions[] = {
     {"array_struct", array_struct, METH_O, "Returns a tensor's dtype, whether gradients flow to it, and NumPy's __array_struct__ or None."},
+    {"lend", FAST(lend), "Returns what keeps a tensor's memory for an array, of a class, with NumPy's __array_struct__; None for what is left to Python."},
     {"wrap_array", FAST(wrap_array), "Returns the status of a tensor over an array's memory, given the numbers of a dtype, a key and a device."},
     {"dropped", dropped, METH_NOARGS, "Returns the keys of some values that the engine refers to no more."},
     {NULL, NULL, 0, NULL},

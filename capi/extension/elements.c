@@ -13,18 +13,19 @@ enum { ROOM = 4096 };  // bytes
 // peek(tensor): the only element, or None if it takes more than a look: a wait, a copy, or an error.
 static PyObject *peek(PyObject *module, PyObject *t) {
   (void)module;
-  double real;
+  double parts[2];
   long long whole, h = tensor_handle(t);
-  switch (h ? bind_TensorPeek(h, address_of(&real), address_of(&whole)) : 0) {
-    case 1: return PyFloat_FromDouble(real);
+  switch (h ? bind_TensorPeek(h, address_of(parts), address_of(&whole)) : 0) {
+    case 1: return PyFloat_FromDouble(*parts);
     case 2: return PyLong_FromLongLong(whole);
     case 3: return PyBool_FromLong(whole != 0);
+    case 4: return PyComplex_FromDoubles(parts[0], parts[1]);
   }
   Py_RETURN_NONE;
 }
 
 // The dtypes whose elements Python has numbers for, as the engine numbers them.
-enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UINT32, UINT64 };
+enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UINT32, UINT64, COMPLEX64, COMPLEX128 };
 
 #define READ(type, make) \
   { \
@@ -32,6 +33,14 @@ enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UIN
     memcpy(&v, *at, sizeof v); \
     *at += sizeof v; \
     return make(v); \
+  }
+
+#define READ_COMPLEX(type) \
+  { \
+    type v[2]; \
+    memcpy(v, *at, sizeof v); \
+    *at += sizeof v; \
+    return PyComplex_FromDoubles(v[0], v[1]); \
   }
 
 // Returns the next element, and moves on.
@@ -47,6 +56,8 @@ static PyObject *element(int64_t dtype, const char **at) {
     case INT64: READ(int64_t, PyLong_FromLongLong)
     case UINT64: READ(uint64_t, PyLong_FromUnsignedLongLong)
     case FLOAT32: READ(float, PyFloat_FromDouble)
+    case COMPLEX64: READ_COMPLEX(float)
+    case COMPLEX128: READ_COMPLEX(double)
   }
   READ(double, PyFloat_FromDouble)
 }
@@ -68,7 +79,7 @@ static PyObject *peek_all(PyObject *module, PyObject *t) {
   int64_t layout[2 + MAX_DIMS];
   long long h = tensor_handle(t);
   if (!h || bind_TensorPeekAll(h, address_of(layout), address_of(room), ROOM) != 1) Py_RETURN_NONE;
-  if (layout[0] > UINT64 || (layout[0] > INT64 && layout[0] < FLOAT32)) Py_RETURN_NONE;
+  if (layout[0] > COMPLEX128 || (layout[0] > INT64 && layout[0] < FLOAT32)) Py_RETURN_NONE;
   const char *at = room;
   return nested(layout[0], layout + 2, layout[1], &at);
 }

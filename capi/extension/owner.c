@@ -60,7 +60,7 @@ static PyMemberDef members[] = {
 #define DISTRIBUTED (1LL << 60)  // set in the handles of distributed tensors
 #define SPARSE (1LL << 61)       // and of sparse ones
 
-static PyTypeObject *tensor_owner;
+static PyTypeObject *tensor_owner, *object_owner;
 static PyTypeObject *tensor_class;       // what own makes
 static PyTypeObject *distributed_class;  // of distributed tensors
 static PyTypeObject *sparse_class;       // and of sparse ones
@@ -83,6 +83,19 @@ PyObject *own_handle(long long h) {
   PyObject *handle = PyLong_FromLongLong(h), *t = handle ? owning(h, handle) : NULL;
   Py_XDECREF(handle);
   return t;
+}
+
+PyObject *own_object(PyObject *cls, long long h) {
+  PyObject *handle = PyLong_FromLongLong(h), *o = NULL;
+  if (handle && PyType_Check(cls) && PyType_IsSubtype((PyTypeObject *)cls, object_owner)) o = PyType_GenericAlloc((PyTypeObject *)cls, 0);
+  if (o) {
+    ((owner *)o)->handle = handle;
+  } else {
+    Py_XDECREF(handle);
+    bind_ObjectRelease(h);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "want a subclass of ObjectOwner");
+  }
+  return o;
 }
 
 static PyObject *own(PyObject *module, PyObject *handle) {
@@ -293,8 +306,9 @@ int add_owners(PyObject *module) {
     return -1;
   }
   tensor_owner = tensor_class = distributed_class = sparse_class = add_type(module, &tensor_spec);
+  object_owner = add_type(module, &object_spec);
   held_type = add_type(module, &held_spec);
-  if (!tensor_owner || !held_type || !add_type(module, &object_spec) || !add_type(module, &scope_spec)) return -1;
+  if (!tensor_owner || !object_owner || !held_type || !add_type(module, &scope_spec)) return -1;
   PyMethodDef *all[] = {functions, view_functions, element_functions, creation_functions, array_functions, out_functions};
   for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
     if (PyModule_AddFunctions(module, all[i]) < 0) return -1;

@@ -12,6 +12,9 @@ int is_forked(void);
 // Returns the tensor that owns a handle.
 PyObject *own_handle(long long h);
 
+// Returns an object of a subclass of ObjectOwner that owns a handle; where that fails, gives it back.
+PyObject *own_object(PyObject *cls, long long h);
+
 // Returns the tensor of a status that is a handle. Of another it returns None, after which Python makes the call again. So it is not for
 // functions that save values for derivatives, which Python may have to pack.
 PyObject *made(long long status);

@@ -21,7 +21,7 @@ from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
 from plait._layout import Size
 from plait._ops.methods import TensorMethods
-from plait._tensors.arrays import share_numpy, tensor, to_list, to_numpy
+from plait._tensors.arrays import lent_array, share_numpy, tensor, to_list, to_numpy
 from plait._tensors.dlpack import dlpack_device, to_capsule
 from plait._tensors.elements import Elements, attributes, set_attributes
 from plait._tensors.indexing import get_index, set_index
@@ -163,6 +163,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """NumPy's way to make an array: over the memory, as `numpy` does, or a copy where that cannot be shared."""
+        if dtype is None and not copy and (lent := lent_array(self)) is not None:
+            return lent
         shares = self.device.type == "cpu" and self.dtype is not dt.bfloat16 and not self.requires_grad
         out = share_numpy(self) if copy is False or (shares and not copy) else to_numpy(self.detach())
         if dtype is None or out.dtype == dtype:
@@ -346,8 +348,8 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
                     check(sizes)
                 self._sizes = sizes = Size(sizes)
                 return sizes
-            if name == "_held":
-                raise AttributeError(name)
+            if name == "_held" or name.startswith("__"):  # such as other libraries ask for
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             raise absent("tensor", "Tensor", name, type(self))
 
 

@@ -182,16 +182,16 @@ def _from_array(a: np.ndarray, dtype: dt.dtype | None, device: DeviceLike | None
 def as_tensor(data: Any, dtype: dt.dtype | None = None, device: DeviceLike | None = None) -> Tensor:
     """Returns `data` as a tensor, without a copy for a tensor and for an array of a dtype that tensors have."""
     shared = _shared(data)
-    return tensor(data, dtype=dtype, device=device) if shared is None else shared.to(device=device, dtype=dtype)
+    if shared is None:
+        return tensor(data, dtype=dtype, device=device)
+    return shared if dtype is device is None else shared.to(device=device, dtype=dtype)
 
 
 def _shared(data: Any) -> Tensor | None:
     """Returns a tensor with the memory of a tensor or an array; None for what is neither, or cannot be shared."""
     if isinstance(data, np.ndarray):
-        known = data.dtype in dt.FROM_NUMPY and data.dtype.isnative and data.flags.writeable
-        size = data.itemsize
-        whole = known and not data.ctypes.data % size and not any(s % size for s in data.strides)
-        return from_numpy(data) if whole else None
+        shared = _wrapped(data)
+        return tensor(data) if shared is None and data.flags.writeable and not data.size else shared
     return _taken(data) if hasattr(data, "__dlpack__") else None
 
 
@@ -279,12 +279,20 @@ class _Export(_core.ObjectOwner):
         self._h = check(_core.bind_TensorExport(t._h))
 
 
+def lent_array(t: Tensor) -> np.ndarray | None:
+    """Returns an array over the memory of a tensor; None where that takes a wait or a copy, or cannot be."""
+    lent = _core.lend(t, _Export)
+    return None if lent is None else np.asarray(lent)
+
+
 def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
     """Returns what `Tensor.numpy` says."""
     if force:
         t = t.detach()
         if t.device.type != "cpu" or t.dtype is dt.bfloat16:
             return to_numpy(t)
+    if (array := lent_array(t)) is not None:
+        return array
     export = _Export(t)
     number, requires_grad, export.__array_struct__ = _core.array_struct(t)
     if requires_grad:
@@ -312,16 +320,11 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: want an array, got {type(ndarray).__name__}")
-    collect()
-    if (known := dt.FROM_NUMPY.get(ndarray.dtype)) is None or not ndarray.dtype.isnative:
+    if (shared := _wrapped(ndarray)) is not None:
+        return shared
+    if ndarray.dtype not in dt.FROM_NUMPY:
         names = ", ".join(str(n) for n in dt.FROM_NUMPY)
         raise TypeError(f"from_numpy: NumPy dtype {ndarray.dtype} has no tensor dtype, want one of {names}")
-    key = keep(ndarray)
-    status = _core.wrap_array(ndarray, known._number, key, open_device(_CPU))
-    if status > 0:
-        return own(status)
-    forget(key)
-    check(status)
     if not ndarray.flags.writeable:
         warn("from_numpy: the array is read-only; the tensor, which can be written to, has a copy of it")
     elif ndarray.ndim > MAX_DIMS:
@@ -332,3 +335,17 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
             f"{ndarray.itemsize} bytes"
         )
     return tensor(ndarray)
+
+
+def _wrapped(ndarray: np.ndarray) -> Tensor | None:
+    """Returns a tensor over the memory of an array; None where a tensor cannot have it."""
+    if (known := dt.FROM_NUMPY.get(ndarray.dtype)) is None:
+        return None
+    collect()
+    key = keep(ndarray)
+    status = _core.wrap_array(ndarray, known._number, key, open_device(_CPU))
+    if status > 0:
+        return own(status)
+    forget(key)
+    check(status)
+    return None
