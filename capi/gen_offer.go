@@ -22,3 +22,8 @@ func plait_out_offer(name C.plait_string, out C.plait_tensor, inputs C.plait_ten
 func plait_out_taken(offer C.int64_t, result C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.OutTaken(int64(offer), int64(result)))
 }
+
+//export plait_out_fits
+func plait_out_fits(out C.plait_tensor, result C.plait_tensor) C.plait_status {
+	return C.plait_status(bind.OutFits(int64(out), int64(result)))
+}

@@ -1477,6 +1477,10 @@ plait_status plait_out_offer(plait_string name, plait_tensor out, plait_tensors 
 // the memory offered.
 plait_status plait_out_taken(int64_t offer, plait_tensor result);
 
+// plait_out_fits returns 1 if a result can be copied to a tensor as it is: they are of one dtype and shape,
+// and neither is of the graph, has parts or is a number.
+plait_status plait_out_fits(plait_tensor out, plait_tensor result);
+
 // --- optim ---
 
 // plait_optim_new returns an optimiser of the named algorithm with a first group of n parameters, which must

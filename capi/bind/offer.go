@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/op"
 )
@@ -17,4 +19,17 @@ func OutOffer(name string, out Tensor, inputs Tensors, n int64) (status Status) 
 func OutTaken(offer int64, result Tensor) (status Status) {
 	defer protect("out", &status)
 	return truth(op.OutTaken(offer, tensorOrNil(result)))
+}
+
+// OutFits returns 1 if a result can be copied to a tensor as it is: they are of one dtype and shape, and neither is of the graph, has parts or
+// is a number.
+func OutFits(out, result Tensor) (status Status) {
+	defer protect("out", &status)
+	t, r := tensor(out), tensor(result)
+	for _, x := range [2]*core.Tensor{t, r} {
+		if x.Parts() != nil || x.Usable("out") != nil || x.IsNumber() || x.RequiresGrad() {
+			return 0
+		}
+	}
+	return truth(t.DType() == r.DType() && slices.Equal(t.Shape(), r.Shape()))
 }

@@ -92,14 +92,21 @@ def store(out: Any, result: Any) -> Any:
     if out is None:
         return result
     if not isinstance(result, tuple):
-        _writable(out, result)
+        if not _fits(out, result):
+            _writable(out, result)
         return _written(out, result)
     if not isinstance(out, list | tuple) or len(out) != len(result):
         raise TypeError(f"out: want {len(result)} tensors, got {type(out).__name__} {out!r:.60}")
     for o, r in zip(out, result, strict=True):
-        _writable(o, r)
+        if not _fits(o, r):
+            _writable(o, r)
     made = [_written(o, r) for o, r in zip(out, result, strict=True)]
     return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
+
+
+def _fits(out: Any, result: Tensor) -> bool:
+    """Whether `out` is a tensor of the result's dtype and shape, and no gradients flow to either."""
+    return isinstance(out, TensorBase) and _core.bind_OutFits(out._h, result._h) == 1
 
 
 def _writable(out: Any, result: Tensor) -> None:
@@ -115,7 +122,7 @@ def _writable(out: Any, result: Tensor) -> None:
 
 def _written(out: Tensor, result: Tensor) -> Tensor:
     """Writes a result to `out`, whose shape becomes the result's."""
-    if out.shape != result.shape:
+    if _core.sizes(out) != _core.sizes(result):
         adopt(out, _ops.empty(*result.shape, dtype=out.dtype, device=out.device))
     return _ops.copy_(out, result)
 
