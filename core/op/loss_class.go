@@ -341,7 +341,9 @@ func (l *classLoss) nll(b *opContext, x, target, weight *core.Tensor) *core.Tens
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(l.attrs(op.call(contract.NLLLoss).Out(loss).Out(total).In(in).In(target).In(weight)))
+	c := l.attrs(op.call(contract.NLLLoss).Out(loss).Out(total).In(in).In(target).In(weight))
+	c.Work = 8 * target.Numel() // of whose classes alone the elements are read
+	op.launch(c)
 	if op.grad {
 		n := op.node(nllDeriv, x).Save(target, weight, total)
 		n.Any = l

@@ -39,11 +39,15 @@ void plaitk_indexing_take(int64_t size, char *restrict out, int64_t os, const ch
 
 // U is the unsigned type of the arithmetic, so that integers wrap.
 #define COMBINE(name, T, U, OP)                                                                                   \
-  static void at_##name(char *self, const int64_t *offsets, const char *values, int64_t step, int64_t n) {        \
+  static void at_##name(char *self, const int64_t *index, plaitk_steps at, const char *values, int64_t step, int64_t n) { \
     T *s = (T *)self;                                                                                             \
     const T *v = (const T *)values;                                                                               \
+    if (at.index == 1 && at.stride == 1 && at.along == 0 && step == 1) {                                          \
+      for (int64_t i = 0; i < n; i++) s[index[i]] = (T)OP((U)s[index[i]], (U)v[i]);                               \
+      return;                                                                                                     \
+    }                                                                                                             \
     for (int64_t i = 0; i < n; i++) {                                                                             \
-      T *p = s + offsets[i];                                                                                      \
+      T *p = s + index[i * at.index] * at.stride + i * at.along;                                                  \
       *p = (T)OP((U)*p, (U)v[i * step]);                                                                          \
     }                                                                                                             \
   }                                                                                                               \

@@ -65,13 +65,18 @@ typedef struct {
   bool across; // inner loops run across columns, not along the indexed dimension
 } scatter_job;
 
-// Combines `count` values into self. Their indices have been checked.
+// Combines `count` values into self, at most PLAITK_BLOCK. Their indices have been checked.
 static void scatter_block(const scatter_job *job, int64_t self, int64_t along, int64_t index, int64_t index_step,
                           int64_t src, int64_t src_step, int64_t count) {
   int64_t offsets[PLAITK_BLOCK], size = plait_dtype_size(job->self->dtype);
-  plaitk_indexing_offsets(offsets, false, job->index->data + index * plait_dtype_size(job->index->dtype), job->index->dtype,
-                          index_step, count, job->limit, false, job->self_step, along);
-  job->combine.at(job->self->data + self * size, offsets, job->src->data + src * size, src_step, count);
+  const char *from = job->index->data + index * plait_dtype_size(job->index->dtype);
+  const int64_t *at = (const int64_t *)from;
+  plaitk_steps steps = {index_step, job->self_step, along};
+  if (job->index->dtype != PLAIT_I64) {
+    plaitk_indexing_offsets(offsets, false, from, job->index->dtype, index_step, count, job->limit, false, job->self_step, along);
+    at = offsets, steps = (plaitk_steps){1, 1, 0};
+  }
+  job->combine.at(job->self->data + self * size, at, steps, job->src->data + src * size, src_step, count);
 }
 
 // A unit of work is a segment of columns, from i to end, in one row of the walk. It combines each element of self with

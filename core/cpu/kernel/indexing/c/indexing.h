@@ -95,9 +95,14 @@ int64_t plaitk_indexing_resolve(plait_pool *pool, const plait_view *indexed, int
 void plaitk_indexing_take(int64_t size, char *restrict out, int64_t os, const char *restrict in,
                           const int64_t *restrict offsets, int64_t n);
 
-// Combines values into self at offsets, in order, or along a row. Strides are in elements.
+// Where values go: value i to index[i * index] * stride + i * along.
 typedef struct {
-  void (*at)(char *self, const int64_t *offsets, const char *values, int64_t step, int64_t n);
+  int64_t index, stride, along;
+} plaitk_steps;
+
+// Combines values into self at indices, in order, or along a row. Strides are in elements.
+typedef struct {
+  void (*at)(char *self, const int64_t *index, plaitk_steps at, const char *values, int64_t step, int64_t n);
   void (*row)(char *self, int64_t self_step, const char *values, int64_t step, int64_t n);
 } plaitk_combine;
 

@@ -99,7 +99,7 @@ static void select_stretch(const mask_job *job, int64_t offset, int64_t *place, 
 
 static void scatter_stretch(const mask_job *job, int64_t offset, int64_t *place, int64_t n, int64_t before) {
   plaitk_combine assign = plaitk_indexing_combine(PLAITK_ASSIGN, job->other->dtype);
-  assign.at(job->other->data + offset * job->size, place, job->flat + before * job->size, 1, n);
+  assign.at(job->other->data + offset * job->size, place, (plaitk_steps){1, 1, 0}, job->flat + before * job->size, 1, n);
 }
 
 static void select_chunk(void *arg, int64_t chunk) { each_stretch(arg, chunk, select_stretch); }

@@ -34,6 +34,21 @@ bool plaitk_indexing_offsets(int64_t *restrict offsets, bool add, const char *in
                             : offsets_int64_t(offsets, add, index, step, n, size, wrap, stride, along);
 }
 
+// Reports whether one of n indices is outside [-extra, size).
+#define OUTSIDE(T)                                                                                     \
+  PLAIT_CLONES static bool outside_##T(const T *x, int64_t step, int64_t n, int64_t size, int64_t extra) { \
+    uint64_t bad = 0, most = (uint64_t)(size + extra);                                                 \
+    if (step == 1) {                                                                                   \
+      _Pragma("omp simd reduction(| : bad)") for (int64_t i = 0; i < n; i++)                           \
+          bad |= (uint64_t)x[i] + (uint64_t)extra >= most;                                             \
+    } else {                                                                                           \
+      for (int64_t i = 0; i < n; i++) bad |= (uint64_t)x[i * step] + (uint64_t)extra >= most;          \
+    }                                                                                                  \
+    return bad;                                                                                        \
+  }
+OUTSIDE(int32_t)
+OUTSIDE(int64_t)
+
 static void index_walk(plait_walk *w, const plait_view *index) {
   plait_walk_init(w, 1);
   for (int64_t d = 0; d < index->ndim; d++) plait_walk_add(w, index->shape[d], &index->stride[d]);
@@ -112,16 +127,13 @@ typedef struct {
 
 static void check_chunk(void *arg, int64_t chunk) {
   check_job *job = arg;
-  int64_t first = chunk * CHUNK, last = plait_min64(job->count, first + CHUNK), offsets[PLAITK_BLOCK];
-  int64_t bytes = plait_dtype_size(job->index->dtype), step = plait_walk_step(&job->walk, 0);
+  int64_t first = chunk * CHUNK, last = plait_min64(job->count, first + CHUNK), step = plait_walk_step(&job->walk, 0);
+  int64_t extra = job->wrap ? job->size : 0;
   bool bad = false;
   plaitk_span s;
   for (plaitk_span_init(&s, &job->walk, first, last); plaitk_span_next(&s);) {
-    for (int64_t i = 0; i < s.count; i += PLAITK_BLOCK) {
-      const char *from = job->index->data + (s.start[0] + i * step) * bytes;
-      bad |= plaitk_indexing_offsets(offsets, false, from, job->index->dtype, step, plait_min64(PLAITK_BLOCK, s.count - i),
-                                     job->size, job->wrap, 0, 0);
-    }
+    if (job->index->dtype == PLAIT_I32) bad |= outside_int32_t((const int32_t *)job->index->data + s.start[0], step, s.count, job->size, extra);
+    else bad |= outside_int64_t((const int64_t *)job->index->data + s.start[0], step, s.count, job->size, extra);
   }
   if (bad) atomic_store_explicit(&job->bad, true, memory_order_relaxed);
 }

@@ -28,7 +28,8 @@ static void put_unit(const put_job *job, const plait_cursor *c, int64_t first, i
   if (job->along) {
     for (int64_t i = 0; i < n; i++)
       for (plaitk_span_init(&s, &job->tuples, 0, job->count); plaitk_span_next(&s);)
-        job->combine.at(self + i * ss * size, job->offsets + s.done, values + (i * vs + s.start[0]) * size, ts, s.count);
+        job->combine.at(self + i * ss * size, job->offsets + s.done, (plaitk_steps){1, 1, 0}, values + (i * vs + s.start[0]) * size,
+                        ts, s.count);
     return;
   }
   for (plaitk_span_init(&s, &job->tuples, 0, job->count); plaitk_span_next(&s);)
