@@ -99,6 +99,13 @@ def recurrent(torch: Any, device: str, width: int, length: int, batch: int) -> C
 
 def gpt(torch: Any, device: str) -> Callable[[], None]:
     """Four transformer blocks of 128 channels and four heads on 8 sequences of 128 characters, AdamW."""
+    model = small_gpt(torch).to(device)
+    target = torch.randint(0, 96, (8 * 128,))
+    return step(torch, model, torch.randint(0, 96, (8, 128)), target, torch.optim.AdamW(model.parameters()))
+
+
+def small_gpt(torch: Any) -> Any:
+    """Returns the model of `gpt`."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -126,9 +133,7 @@ def gpt(torch: Any, device: str) -> Callable[[], None]:
             h = self.token(x) + self.position(torch.arange(x.shape[1], device=x.device))
             return self.head(self.norm(self.blocks(h))).reshape(-1, 96)
 
-    model = Model().to(device)
-    target = torch.randint(0, 96, (8 * 128,))
-    return step(torch, model, torch.randint(0, 96, (8, 128)), target, torch.optim.AdamW(model.parameters()))
+    return Model()
 
 
 def step(torch: Any, model: Any, x: Any, y: Any, optimizer: Any) -> Callable[[], None]:
