@@ -141,3 +141,13 @@ def test_huge_arrays_without_memory(shape):
 def test_what_is_no_number_is_named(data, kind):
     with pytest.raises(TypeError, match=f"cannot make a tensor of {kind} elements"):
         plait.tensor(data)
+
+
+def test_all_16_bit_floats_as_numbers_of_python():
+    bits = np.arange(1 << 16, dtype=np.uint16).reshape(-1, 1024)
+    for row in bits:
+        halves = row.view(np.float16).copy()
+        np.testing.assert_array_equal(plait.from_numpy(halves).tolist(), halves.astype(np.float64))
+        brains = plait.from_numpy(row.view(np.int16).copy()).view(plait.bfloat16)
+        np.testing.assert_array_equal(brains.tolist(), brains.float().numpy())
+    assert np.signbit(plait.tensor([-0.0], dtype=plait.float16).tolist()[0])

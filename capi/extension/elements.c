@@ -1,6 +1,7 @@
 // The values of small tensors as Python's numbers, where they are known, and the sizes of tensors.
 #include "owner.h"
 
+#include <math.h>
 #include <string.h>
 
 long long bind_TensorPeek(long long, long long, long long);
@@ -24,8 +25,8 @@ static PyObject *peek(PyObject *module, PyObject *t) {
   Py_RETURN_NONE;
 }
 
-// The dtypes whose elements Python has numbers for, as the engine numbers them.
-enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UINT32, UINT64, COMPLEX64, COMPLEX128 };
+// The dtypes, as the engine numbers them.
+enum { BOOL, UINT8, INT32, INT64, FLOAT16, BFLOAT16, FLOAT32, FLOAT64, INT8, INT16, UINT16, UINT32, UINT64, COMPLEX64, COMPLEX128 };
 
 #define READ(type, make) \
   { \
@@ -43,6 +44,20 @@ enum { BOOL, UINT8, INT32, INT64, FLOAT32 = 6, FLOAT64, INT8, INT16, UINT16, UIN
     return PyComplex_FromDoubles(v[0], v[1]); \
   }
 
+static PyObject *from_half(uint16_t bits) {
+  int exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  double v = exponent ? ldexp(1024 + mantissa, exponent - 25) : ldexp(mantissa, -24);
+  if (exponent == 31) v = mantissa ? NAN : INFINITY;
+  return PyFloat_FromDouble(bits >> 15 ? -v : v);
+}
+
+static PyObject *from_brain(uint16_t bits) {
+  uint32_t wide = (uint32_t)bits << 16;
+  float v;
+  memcpy(&v, &wide, sizeof v);
+  return PyFloat_FromDouble(v);
+}
+
 // Returns the next element, and moves on.
 static PyObject *element(int64_t dtype, const char **at) {
   switch (dtype) {
@@ -55,6 +70,8 @@ static PyObject *element(int64_t dtype, const char **at) {
     case UINT32: READ(uint32_t, PyLong_FromUnsignedLong)
     case INT64: READ(int64_t, PyLong_FromLongLong)
     case UINT64: READ(uint64_t, PyLong_FromUnsignedLongLong)
+    case FLOAT16: READ(uint16_t, from_half)
+    case BFLOAT16: READ(uint16_t, from_brain)
     case FLOAT32: READ(float, PyFloat_FromDouble)
     case COMPLEX64: READ_COMPLEX(float)
     case COMPLEX128: READ_COMPLEX(double)
@@ -79,7 +96,6 @@ static PyObject *peek_all(PyObject *module, PyObject *t) {
   int64_t layout[2 + MAX_DIMS];
   long long h = tensor_handle(t);
   if (!h || bind_TensorPeekAll(h, address_of(layout), address_of(room), ROOM) != 1) Py_RETURN_NONE;
-  if (layout[0] > COMPLEX128 || (layout[0] > INT64 && layout[0] < FLOAT32)) Py_RETURN_NONE;
   const char *at = room;
   return nested(layout[0], layout + 2, layout[1], &at);
 }

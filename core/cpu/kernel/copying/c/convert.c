@@ -128,10 +128,37 @@ __attribute__((target("avx2,f16c"))) static void f16c_f32_f16(void *restrict out
   }
   for (; i < n; i++) o[i] = plait_f32_to_f16(x[i]);
 }
+
+// The same for vectors of 16.
+__attribute__((target("avx512f"))) static void avx512_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
+  float *o = out;
+  const uint16_t *x = in;
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) _mm512_storeu_ps(o + i, _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(x + i))));
+  for (; i < n; i++) o[i] = plait_f16_to_f32(x[i]);
+}
+
+__attribute__((target("avx512f"))) static void avx512_f32_f16(void *restrict out, const void *restrict in, int64_t n) {
+  uint16_t *o = out;
+  const float *x = in;
+  const __m512i sign = _mm512_set1_epi32(INT32_MIN), nan = _mm512_set1_epi32(0x7fc00000);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    __m512 v = _mm512_loadu_ps(x + i);
+    enum { AND_THEN_OR = 0xea };
+    __m512i bits = _mm512_mask_ternarylogic_epi32(_mm512_castps_si512(v), _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), sign, nan, AND_THEN_OR);
+    _mm256_storeu_si256((void *)(o + i), _mm512_cvtps_ph(_mm512_castsi512_ps(bits), _MM_FROUND_TO_NEAREST_INT));
+  }
+  for (; i < n; i++) o[i] = plait_f32_to_f16(x[i]);
+}
 #endif
 
 plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) {
 #ifdef HAS_F16C
+  if (__builtin_cpu_supports("avx512f")) {
+    if (from == PLAIT_F16 && to == PLAIT_F32) return avx512_f16_f32;
+    if (from == PLAIT_F32 && to == PLAIT_F16) return avx512_f32_f16;
+  }
   if (__builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx2")) {
     if (from == PLAIT_F16 && to == PLAIT_F32) return f16c_f16_f32;
     if (from == PLAIT_F32 && to == PLAIT_F16) return f16c_f32_f16;
