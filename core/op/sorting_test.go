@@ -118,6 +118,41 @@ func TestUnique(t *testing.T) {
 	}
 }
 
+// Runs of elements that end anywhere in the stretches of elements that are compared at once, with -0, which equals 0, and NaN.
+func TestUniqueConsecutiveRuns(t *testing.T) {
+	for _, d := range core.RealDTypes() {
+		for _, run := range []int{1, 3, 50, 200} {
+			for _, n := range []int{1, 64, 65, 129, 1000} {
+				x := make([]float64, n)
+				for i := range x {
+					x[i] = float64(i / run % 2)
+					if d.IsFloat() && i%2 == 1 && x[i] == 0 {
+						x[i] = math.Copysign(0, -1)
+					}
+					if d.IsFloat() && i%77 == 70 {
+						x[i] = nan
+					}
+				}
+				var want, inverse, counts []float64
+				for i, v := range x {
+					if i == 0 || v != x[i-1] {
+						want, counts = append(want, v), append(counts, 0)
+					}
+					counts[len(counts)-1]++
+					inverse = append(inverse, float64(len(want)-1))
+				}
+				in := op.To(core.FromSlice(x), d)
+				for _, o := range []op.UniqueOptions{{}, {Counts: true}, {Inverse: true}, everyResult} {
+					v, i, c := op.UniqueConsecutive(in, nil, o)
+					requireElements(t, want, v)
+					requireElements(t, inverse[:int64(n)*contract.Flag(o.Inverse)], i)
+					requireElements(t, counts[:int64(len(counts))*contract.Flag(o.Counts)], c)
+				}
+			}
+		}
+	}
+}
+
 // Many elements go through the sort that all threads share.
 func TestUniqueOfManyElements(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -64,7 +64,10 @@ func unique(name string, x *core.Tensor, dim *int, o UniqueOptions, consecutive 
 		if kernel == contract.Unique {
 			call.Int(least, width)
 		}
-		op.launch(sortingWork(call))
+		if !consecutive {
+			sortingWork(call)
+		}
+		op.launch(call)
 		k, err := total.Int()
 		if op.check(err); op.err != nil {
 			return []*core.Tensor{op.fail(), op.fail(), op.fail()}

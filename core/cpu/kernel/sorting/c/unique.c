@@ -23,40 +23,68 @@ int64_t plaitk_sorting_unique_scratch(const struct plaitk_unique *u) {
   return (int64_t)(intptr_t)at;
 }
 
-// neighbours writes the elements that differ from their predecessors. Every element is written where the next result goes,
-// and stays there if it is one, so that the loop has no branch. Until the end, counts, if any, has the positions of results.
-static void neighbours(const struct plaitk_unique *u) {
-  const uint64_t nan = key_nan(u->dtype);
-  int64_t results = 0, n = u->n, *counts = u->counts, *inverse = u->inverse;
-#define EACH(NAME, T)                                                        \
-  {                                                                          \
-    const T *x = u->in;                                                      \
-    T *values = u->values;                                                   \
-    uint64_t last = ~(uint64_t)key_##NAME(x[0]);                             \
-    if (plait_is_float(u->dtype)) {                                          \
-      WALK(NAME, T, key == nan)                                              \
-    } else {                                                                 \
-      WALK(NAME, T, false)                                                   \
-    }                                                                        \
-    break;                                                                   \
+// neighbours writes the elements that differ from their predecessors. Vectors find these, a stretch at a time, and most stretches
+// have none or no others. In the rest every element is written where the next result goes, and stays there if it is one, so that
+// the loop has no branch. Until the end, counts, if any, has the positions of results.
+enum { STRETCH = 64 };
+
+#define SAME(v) (v)
+#define NEIGHBOURS(name, T, VALUE)                                                                                       \
+  PLAIT_CLONES static int64_t neighbours_##name(const T *restrict x, int64_t n, T *restrict values, int64_t *counts,     \
+                                                int64_t *inverse) {                                                      \
+    int64_t results = 0;                                                                                                 \
+    for (int64_t from = 0, size = 1; from < n; from += size, size = n - from < STRETCH ? n - from : STRETCH) {           \
+      const T *p = x + from;                                                                                             \
+      uint8_t differs[STRETCH], some = 0;                                                                                \
+      if (size == STRETCH) {                                                                                             \
+        _Pragma("omp simd") for (int i = 0; i < STRETCH; i++) differs[i] = VALUE(p[i]) == VALUE(p[i - 1]) ? 0 : 1;       \
+        for (int i = 0; i < STRETCH; i++) some = (uint8_t)(some + differs[i]);                                           \
+      } else {                                                                                                           \
+        for (int i = 0; i < size; i++) differs[i] = from > 0 && VALUE(p[i]) == VALUE(p[i - 1]) ? 0 : 1;                  \
+        some = 1;                                                                                                        \
+      }                                                                                                                  \
+      if (some == 0 && inverse == NULL) continue;                                                                        \
+      if (some == STRETCH && counts == NULL && inverse == NULL) {                                                        \
+        memcpy(values + results, p, STRETCH * sizeof *p);                                                                \
+        results += STRETCH;                                                                                              \
+        continue;                                                                                                        \
+      }                                                                                                                  \
+      for (int i = 0; i < size; i++) {                                                                                   \
+        values[results] = p[i];                                                                                          \
+        if (counts != NULL) counts[results] = from + i;                                                                  \
+        results += differs[i];                                                                                           \
+        if (inverse != NULL) inverse[from + i] = results - 1;                                                            \
+      }                                                                                                                  \
+    }                                                                                                                    \
+    return results;                                                                                                      \
   }
-#define WALK(NAME, T, ALONE)                                                 \
-  for (int64_t i = 0; i < n; i++) {                                          \
-    const T v = x[i];                                                        \
-    const uint64_t key = key_##NAME(v);                                      \
-    values[results] = v;                                                     \
-    if (counts != NULL) counts[results] = i;                                 \
-    results += (int64_t)((key != last) | (ALONE));                           \
-    if (inverse != NULL) inverse[i] = results - 1;                           \
-    last = key;                                                              \
-  }
+NEIGHBOURS(8, uint8_t, SAME)
+NEIGHBOURS(16, uint16_t, SAME)
+NEIGHBOURS(32, uint32_t, SAME)
+NEIGHBOURS(64, uint64_t, SAME)
+NEIGHBOURS(f16, uint16_t, plait_f16_to_f32)
+NEIGHBOURS(bf16, uint16_t, plait_bf16_to_f32)
+NEIGHBOURS(f32, float, SAME)
+NEIGHBOURS(f64, double, SAME)
+
+static int64_t neighbours_of(const struct plaitk_unique *u) {
   switch (u->dtype) {
-    KEY_EACH_PACKED(EACH)
-    KEY_EACH_WIDE(EACH)
+    case PLAIT_F16: return neighbours_f16(u->in, u->n, u->values, u->counts, u->inverse);
+    case PLAIT_BF16: return neighbours_bf16(u->in, u->n, u->values, u->counts, u->inverse);
+    case PLAIT_F32: return neighbours_f32(u->in, u->n, u->values, u->counts, u->inverse);
+    case PLAIT_F64: return neighbours_f64(u->in, u->n, u->values, u->counts, u->inverse);
   }
-#undef EACH
-#undef WALK
-  for (int64_t r = 0; counts != NULL && r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : n) - counts[r];
+  switch (plait_dtype_size(u->dtype)) {
+    case 1: return neighbours_8(u->in, u->n, u->values, u->counts, u->inverse);
+    case 2: return neighbours_16(u->in, u->n, u->values, u->counts, u->inverse);
+    case 4: return neighbours_32(u->in, u->n, u->values, u->counts, u->inverse);
+    default: return neighbours_64(u->in, u->n, u->values, u->counts, u->inverse);
+  }
+}
+
+static void neighbours(const struct plaitk_unique *u) {
+  int64_t results = neighbours_of(u), *counts = u->counts;
+  for (int64_t r = 0; counts != NULL && r < results; r++) counts[r] = (r + 1 < results ? counts[r + 1] : u->n) - counts[r];
   *u->total = results;
 }
 
