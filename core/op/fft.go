@@ -27,6 +27,8 @@ func (f fourier) back() fourier {
 		f.kind = contract.FFTHalfToReal
 	case contract.FFTHalfToReal:
 		f.kind = contract.FFTRealToHalf
+	case contract.FFTRealToWhole:
+		f.kind = contract.FFTComplex
 	}
 	return f
 }
@@ -42,6 +44,8 @@ func (f fourier) apply(name string, x *core.Tensor) *core.Tensor {
 	}
 	d, shape := x.DType(), slices.Clone(x.Shape())
 	switch f.kind {
+	case contract.FFTRealToWhole:
+		d = d.Complex()
 	case contract.FFTRealToHalf:
 		d, shape[f.dim] = d.Complex(), kept(f.n)
 	case contract.FFTHalfToReal:
@@ -75,6 +79,9 @@ func fourierDeriv(ctx *core.BackwardContext) {
 	case contract.FFTHalfToReal:
 		x := f.back().apply(ctx.Node.Name, g)
 		ctx.Set(0, Mul(x, f.counts(g, 2)))
+		return
+	case contract.FFTRealToWhole:
+		ctx.Set(0, castTo(f.back().apply(ctx.Node.Name, g), ctx.InputDType(0)))
 		return
 	}
 	ctx.Set(0, f.back().apply(ctx.Node.Name, g))

@@ -82,6 +82,14 @@ func distance(a, b []complex128) float64 {
 
 // TestTransformsByDefinition compares every kind of line with the sum that defines it: few and many lines, side by side and one after the
 // other, of lengths that are split, that are odd, and that have large prime factors.
+// requireWhole requires that the transform of real lines is its first half and, behind it, the conjugates of that.
+func requireWhole(t *testing.T, half, whole *core.Tensor) {
+	n := whole.Size(1)
+	require.Equal(t, complexValues(t, half), complexValues(t, op.Narrow(whole, 1, 0, n/2+1)))
+	rest := n - n/2 - 1
+	require.Equal(t, complexValues(t, op.Conj(op.Narrow(whole, 1, 1, rest))), complexValues(t, op.Flip(op.Narrow(whole, 1, n/2+1, rest), []int{1})))
+}
+
 func TestTransformsByDefinition(t *testing.T) {
 	coretest.SkipUnderRace(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -119,6 +127,8 @@ func TestTransformsByDefinition(t *testing.T) {
 							for name, got := range results {
 								require.LessOrEqual(t, distance(got, want[name]), tolerance, "%s of %v, side by side: %v", name, d, beside)
 							}
+							requireWhole(t, op.RFFT(op.Real(y), nil, 1, ""), op.FFT(op.Real(y), nil, 1, ""))
+							requireWhole(t, op.IHFFT(op.Real(y), nil, 1, "ortho"), op.IFFT(op.Real(y), nil, 1, "ortho"))
 						}
 					}
 				})
@@ -142,6 +152,8 @@ func TestLongTransforms(t *testing.T) {
 				require.LessOrEqual(t, distance(complexValues(t, op.IFFT(op.FFT(x, nil, 1, "ortho"), nil, 1, "ortho")), want), 2e-15, "%d", n)
 				re := op.Real(x)
 				require.LessOrEqual(t, distance(complexValues(t, op.IRFFT(op.RFFT(re, nil, 1, ""), &n, 1, "")), complexValues(t, re)), 2e-15, "%d", n)
+
+				requireWhole(t, op.RFFT(re, nil, 1, ""), op.FFT(re, nil, 1, ""))
 
 				wave := make([]complex128, n)
 				for j := range wave {

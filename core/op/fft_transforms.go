@@ -113,6 +113,9 @@ func transformedN(name string, x *core.Tensor, s, dims []int, norm string, kind 
 	return op.compose(func() *core.Tensor {
 		x := fourierType(x, kind)
 		if len(dims) == 0 {
+			if kind == contract.FFTComplex {
+				x = castTo(x, x.DType().Complex())
+			}
 			return Mul(x, core.IntNum(1))
 		}
 		last := len(dims) - 1
@@ -140,6 +143,9 @@ func transformLine(name string, x *core.Tensor, f fourier) *core.Tensor {
 	if f.kind == contract.FFTHalfToReal {
 		size = kept(f.n)
 	}
+	if f.kind == contract.FFTComplex && !x.DType().IsComplex() {
+		f.kind = contract.FFTRealToWhole
+	}
 	return f.apply(name, fitted(x, f.dim, size))
 }
 
@@ -163,7 +169,7 @@ func (op *opContext) fourierInput(x *core.Tensor, kind contract.FFTKind) {
 	}
 }
 
-// fourierType returns x in the dtype that the transform takes.
+// fourierType returns x in the dtype that the transform takes. The real numbers of a complex transform stay so on CPUs.
 func fourierType(x *core.Tensor, kind contract.FFTKind) *core.Tensor {
 	d := x.DType()
 	if !d.IsFloat() && !d.IsComplex() {
@@ -172,7 +178,8 @@ func fourierType(x *core.Tensor, kind contract.FFTKind) *core.Tensor {
 			d = core.Float32
 		}
 	}
-	if kind != contract.FFTRealToHalf {
+	takesReal := kind == contract.FFTComplex && x.Device().Kind() == "cpu" && !d.IsHalf() // by FFTRealToWhole
+	if kind != contract.FFTRealToHalf && !takesReal {
 		d = d.Complex()
 	}
 	return To(x, d)

@@ -43,7 +43,11 @@ func splitting(points, lines int, beside bool) C.enum_fft_split {
 
 func run(ctx *kernel.Context, c *core.Call) error {
 	x, y, a := &c.Ins[0], &c.Outs[0], contract.FFTOf(c)
-	f := C.struct_plaitk_fft{in: (*C.char)(x.Ptr()), out: (*C.char)(y.Ptr()), kind: C.int32_t(a.Kind), inverse: C.int32_t(contract.Flag(a.Inverse)),
+	whole := a.Kind == contract.FFTRealToWhole
+	if whole {
+		a.Kind = contract.FFTRealToHalf
+	}
+	f := C.struct_plaitk_fft{in: (*C.char)(x.Ptr()), out: (*C.char)(y.Ptr()), kind: C.int32_t(a.Kind), whole: C.int32_t(contract.Flag(whole)), inverse: C.int32_t(contract.Flag(a.Inverse)),
 		scale: C.double(a.Scale), in_step: C.int64_t(x.Strides[a.Dim]), out_step: C.int64_t(y.Strides[a.Dim])}
 	n := min(len(x.Shape), len(y.Shape))
 	if a.Kind == contract.FFTComplex {

@@ -3,7 +3,7 @@
 package fft
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe3d970c6
+#cgo CFLAGS: -DPLAIT_HEADERS=0x808b8aa7
 #cgo noescape plaitk_fft_free
 #cgo nocallback plaitk_fft_free
 #cgo noescape plaitk_fft_new

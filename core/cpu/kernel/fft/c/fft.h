@@ -28,7 +28,7 @@
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_pool.h"
 
-enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL };
+enum plaitk_fft_kind { FFT_COMPLEX, FFT_REAL_TO_HALF, FFT_HALF_TO_REAL, FFT_REAL_TO_WHOLE };
 
 enum {
   FFT_MAX_PASSES = 64,
@@ -99,7 +99,8 @@ struct plaitk_fft {
   const struct plaitk_fft_plan *plan;
   const char *in;
   char *out;
-  int32_t kind, inverse;
+  int32_t kind, inverse;  // of FFT_REAL_TO_WHOLE, kind is that of its first half
+  int32_t whole;          // the elements behind that half are written, too: the conjugates of those opposite
   double scale;
   int64_t in_step, out_step;  // along the line
   int32_t nk;

@@ -48,7 +48,7 @@ static int64_t lay_out(plait_pool *pool, const struct plaitk_fft *f, const struc
 }
 
 // The stages of a split line. A convolution has two transforms.
-enum stage { JOIN, MODULATE, COLUMNS, ROWS, FILTER, COLUMNS_BACK, ROWS_BACK, DEMODULATE, SEPARATE, STAGES };
+enum stage { JOIN, MODULATE, COLUMNS, ROWS, FILTER, COLUMNS_BACK, ROWS_BACK, DEMODULATE, SEPARATE, MIRROR, STAGES };
 
 struct job {
   const struct plaitk_fft *f;
@@ -115,6 +115,7 @@ static int64_t work(const struct job *j, enum stage stage) {
     case COLUMNS_BACK: return p->m ? q->n2 : 0;
     case ROWS_BACK: return p->m ? q->n1 : 0;
     case DEMODULATE: return p->m ? p->points : 0;
+    case MIRROR: return j->f->whole ? (p->n - 1) / 2 : 0;
     default: return p->m;
   }
 }
@@ -128,6 +129,24 @@ static int64_t blocks(const struct job *j, enum stage stage, int64_t *elements) 
     case ROWS:
     case ROWS_BACK: *elements = j->inner.plan->n2 * lanes; return ceil_div(n, lanes);
     default: *elements = n < CHUNK ? n : CHUNK; return ceil_div(n, CHUNK);
+  }
+}
+
+// MIRROR_LINES writes, behind the first half of lines, the conjugates of elements `first` to `last` behind the one at 0.
+#define MIRROR_LINES(T)                                                                                                  \
+  for (int64_t i = 0; i < lines; i++) {                                                                                  \
+    T *line = (T *)out[i];                                                                                               \
+    for (int64_t k = first + 1; k <= last; k++) {                                                                        \
+      line[(n - k) * step] = line[k * step], line[(n - k) * step + 1] = -line[k * step + 1];                             \
+    }                                                                                                                    \
+  }
+
+static void mirror(const struct plaitk_fft *f, char *const *out, int64_t lines, int64_t first, int64_t last) {
+  int64_t n = f->plan->n, step = f->out_step;
+  if (f->plan->dtype == PLAIT_F64) {
+    MIRROR_LINES(double)
+  } else {
+    MIRROR_LINES(float)
   }
 }
 
@@ -159,6 +178,7 @@ static void run_block(const struct job *j, const struct line *l, int64_t block, 
       out = points_out(f, l, &step, &imag, &scale);
       k->demodulate(f, l->product, first, last, out, step, imag, scale);
       break;
+    case MIRROR: mirror(f, &l->out, 1, first, last); break;
     default: k->separate(f, l->points, first, last, l->out, f->out_step);
   }
 }
@@ -172,6 +192,10 @@ static void run_lines(void *arg, int64_t chunk) {
   for (int64_t b = chunk * j->unit; b < (chunk + 1) * j->unit && b < j->count; b++) {
     if (!j->inner.plan->n1) {
       j->k->lines(j->f, b * j->k->lanes, scratch);
+      char *out[FFT_GROUP];
+      int64_t lines = j->k->lanes < j->f->lines - b * j->k->lanes ? j->k->lanes : j->f->lines - b * j->k->lanes;
+      for (int64_t i = 0; j->f->whole && i < lines; i++) out[i] = line_at(j->f, b * j->k->lanes + i, r, scratch).out;
+      mirror(j->f, out, lines, 0, work(j, MIRROR));
       continue;
     }
     struct line l = line_at(j->f, b, r, scratch + r->slots.size - r->line);
