@@ -15,10 +15,10 @@ type FFTKind int64
 // The kinds of [FFT]. Of the transform of a real line of length n, elements 0 to n/2 are kept: the others are their conjugates. The imaginary
 // parts of elements 0 and, for even n, n/2 count as 0 when a line is made real. FFTRealToWhole keeps all; GPUs lack it.
 const (
-	FFTComplex    FFTKind = iota // C: FFT_COMPLEX
-	FFTRealToHalf                // C: FFT_REAL_TO_HALF
-	FFTHalfToReal                // C: FFT_HALF_TO_REAL
-	FFTRealToWhole               // C: FFT_REAL_TO_WHOLE
+	FFTComplex     FFTKind = iota // C: FFT_COMPLEX
+	FFTRealToHalf                 // C: FFT_REAL_TO_HALF
+	FFTHalfToReal                 // C: FFT_HALF_TO_REAL
+	FFTRealToWhole                // C: FFT_REAL_TO_WHOLE
 )
 
 // FFTAttrs are the attributes of [FFT].

@@ -147,3 +147,25 @@ func int32s(t *testing.T, x *core.Tensor) []int32 {
 	require.NoError(t, err)
 	return v
 }
+
+// Small matrices are factorised in vectors of their rows. Of equal columns, ever smaller numbers are left to reflect.
+func TestSmallQR(t *testing.T) {
+	for _, d := range []core.DType{core.Float64, core.Float32} {
+		tolerance := map[core.DType]float64{core.Float64: 1e-14, core.Float32: 1e-5}[d]
+		for m := 1; m <= 10; m++ {
+			for n := 1; n <= 10; n++ {
+				x := op.Stack([]*core.Tensor{randn64(m, n), op.Ones(m, n), op.Zeros(m, n), op.Eye(m, n, op.TensorOptions{})}, 0)
+				x = op.To(x, d)
+				q, r := op.QR(x)
+				requireLess := func(want, got *core.Tensor) {
+					off, err := op.Amax(op.Abs(op.Sub(want, got)), nil, false).Item()
+					require.NoError(t, err)
+					require.Less(t, off, tolerance, "%d x %d of %v", m, n, d)
+				}
+				requireLess(x, op.MatMul(q, r))
+				requireLess(op.Expand(op.To(identity(min(m, n)), d), 4, min(m, n), min(m, n)), op.MatMul(flipped(q), q))
+				requireLess(op.Triu(r, 0), r)
+			}
+		}
+	}
+}

@@ -125,6 +125,10 @@ static int64_t FN(cholesky)(const job *l, int64_t n, T *a) {
 static void FN(qr)(const job *l, const buffers *w, const T *x, T *q, T *r) {
   int64_t m = l->of->m, n = l->of->n, k = m < n ? m : n, info = 0;
   T *a = w->a, *columns = a;
+  if (m <= SMALL_QR && n <= SMALL_QR) {
+    FN(small_qr)(m, n, x, q, r);
+    return;
+  }
   FN(flip)(m, n, x, n, a, m);
   bool plain = !l->lapack || k <= SMALL_QR;
   if (plain) {

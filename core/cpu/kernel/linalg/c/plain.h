@@ -83,22 +83,31 @@ PLAIT_INLINE T FN(largest)(int64_t n, const T *x) {
   return most;
 }
 
+// Writes v of the Householder reflection I - v v' that leaves of a column x, of n elements, the first one alone; 0 if there is no other.
+PLAIT_INLINE void FN(reflection)(int64_t n, const T *x, T *v) {
+  T most = FN(largest)(n, x), sum = 0;
+  for (int64_t i = 0; i < n; i++) v[i] = x[i] / most;  // so that nothing overflows or vanishes
+  for (int64_t i = 1; i < n; i++) sum += v[i] * v[i];
+  if (n == 1 || most == 0 || sum == 0) {
+    memset(v, 0, (size_t)n * sizeof *v);
+    return;
+  }
+  T beta = SQRT(v[0] * v[0] + sum);
+  if (v[0] > 0) beta = -beta;
+  T root = SQRT((beta - v[0]) / beta), head = v[0] - beta;
+  v[0] = root;
+  for (int64_t i = 1; i < n; i++) v[i] = v[i] / head * root;
+}
+
 // Householder reflections I - v v' that make the n columns of a, m elements each, upper triangular: R. w gets the min(m, n) v, m elements each.
 PLAIT_CLONES static void FN(plain_reflections)(int64_t m, int64_t n, T *a, T *w) {
   int64_t count = m < n ? m : n;
   memset(w, 0, (size_t)(count * m) * sizeof *w);
   for (int64_t j = 0; j < count; j++) {
-    T *x = a + j * m + j, *v = w + j * m, sum = 0;
+    T *v = w + j * m + j;
     int64_t rest = m - j;
-    T most = FN(largest)(rest, x);
-    for (int64_t i = 1; i < rest; i++) sum += (x[i] / most) * (x[i] / most);
-    if (rest == 1 || most == 0 || sum == 0) continue;  // the column needs no reflection
-    T beta = most * SQRT((x[0] / most) * (x[0] / most) + sum);
-    if (x[0] > 0) beta = -beta;
-    T root = SQRT((beta - x[0]) / beta), head = x[0] - beta;
-    v[j] = root;
-    for (int64_t i = 1; i < rest; i++) v[j + i] = x[i] / head * root;
-    for (int64_t c = j; c < n; c++) FN(add_scaled)(rest, -FN(dot)(rest, v + j, a + c * m + j), v + j, a + c * m + j);
+    FN(reflection)(rest, a + j * m + j, v);
+    for (int64_t c = j; v[0] != 0 && c < n; c++) FN(add_scaled)(rest, -FN(dot)(rest, v, a + c * m + j), v, a + c * m + j);
   }
 }
 
@@ -111,6 +120,39 @@ PLAIT_CLONES static void FN(plain_qr)(int64_t m, int64_t n, T *a, T *q, T *w) {
     memset(x, 0, (size_t)m * sizeof *x);
     x[j] = 1;
     for (int64_t r = j; r >= 0; r--) FN(add_scaled)(m - r, -FN(dot)(m - r, w + r * m + r, x + r), w + r * m + r, x + r);
+  }
+}
+
+// Applies the reflection I - v v' to rows `from` to m - 1 of a.
+PLAIT_INLINE void FN(reflect)(int64_t from, int64_t m, const T *v, T (*a)[SMALL_QR]) {
+  T sum[SMALL_QR] = {0};
+  for (int64_t i = from; i < m; i++) {
+#pragma omp simd
+    for (int c = 0; c < SMALL_QR; c++) sum[c] += v[i] * a[i][c];
+  }
+  for (int64_t i = from; i < m; i++) {
+#pragma omp simd
+    for (int c = 0; c < SMALL_QR; c++) a[i][c] -= v[i] * sum[c];
+  }
+}
+
+// QR of a row-major x of at most SMALL_QR rows and columns, to row-major q and r: all columns at once.
+PLAIT_CLONES static void FN(small_qr)(int64_t m, int64_t n, const T *x, T *q, T *r) {
+  T a[SMALL_QR][SMALL_QR] = {{0}}, v[SMALL_QR][SMALL_QR], unit[SMALL_QR][SMALL_QR] = {{0}};
+  int64_t count = m < n ? m : n;
+  for (int64_t i = 0; i < m; i++) memcpy(a[i], x + i * n, (size_t)n * sizeof *x);
+  for (int64_t j = 0; j < count; j++) {
+    T column[SMALL_QR] = {0};
+    for (int64_t i = j; i < m; i++) column[i - j] = a[i][j];
+    FN(reflection)(m - j, column, v[j] + j);
+    FN(reflect)(j, m, v[j], a);
+  }
+  for (int64_t j = 0; j < count; j++) unit[j][j] = 1;
+  for (int64_t j = count - 1; j >= 0; j--) FN(reflect)(j, m, v[j], unit);
+  for (int64_t i = 0; i < m; i++) memcpy(q + i * count, unit[i], (size_t)count * sizeof *q);
+  for (int64_t i = 0; i < count; i++) {
+    memset(r + i * n, 0, (size_t)i * sizeof *r);
+    memcpy(r + i * n + i, a[i] + i, (size_t)(n - i) * sizeof *r);
   }
 }
 
