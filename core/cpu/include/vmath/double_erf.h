@@ -4,49 +4,62 @@
 
 #include "double_log.h"
 
-// erf(x) / x - 1 for z = x^2 and |x| <= 0.88.
+// erf(x) / x - 1 for z = x^2 and |x| <= 0.6875.
 PLAIT_INLINE double plait_vm_erf_near(double z) {
-  double p = -0x1.64b1b539b398ap-30;
-  p = p * z + 0x1.1238dddf39ccep-26;
-  p = p * z - 0x1.65161b4dbbe70p-23;
-  p = p * z + 0x1.bab37d512369cp-20;
-  p = p * z - 0x1.f4e3b5a213292p-17;
-  p = p * z + 0x1.f9a4149ae09c9p-14;
-  p = p * z - 0x1.c02dbc17719bap-11;
-  p = p * z + 0x1.565bcd3a24fa2p-8;
-  p = p * z - 0x1.b82ce3139b920p-6;
-  p = p * z + 0x1.ce2f21a046325p-4;
-  p = p * z - 0x1.812746b037a2cp-2;
-  p = p * z + 0x1.06eba8214db69p-3;
-  return p;
+  double v = z * z, p = 0x1.8806b75635c4ep-26, q = -0x1.9040526594e2bp-23;
+  p = p * v + 0x1.c0618986bce3fp-20;
+  p = p * v + 0x1.f9a83e3a55c74p-14;
+  q = q * v - 0x1.f54920a3986fep-17;
+  p = p * v + 0x1.565bcd9bf7ff0p-8;
+  q = q * v - 0x1.c02dd66f8f9c1p-11;
+  p = p * v + 0x1.ce2f21a049005p-4;
+  q = q * v - 0x1.b82ce31524dacp-6;
+  p = p + z * q;
+  p = p * z - 0x1.812746b037a44p-2;
+  return p * z + 0x1.06eba8214db69p-3;
 }
 
-// erf(x), within 0.95 ulp.
+// 2^r - 1 for |r| <= 1/2.
+PLAIT_INLINE double plait_vm_exp2m1_near(double r) {
+  double z = r * r, p = 0x1.e6276ed3ce648p-28, q = 0x1.ee6cd15b3b644p-32;
+  q = q * z + 0x1.b521fbababd4dp-24;
+  p = p * z + 0x1.62bfc078b6ac5p-20;
+  q = q * z + 0x1.ffcbfdcc9fa11p-17;
+  p = p * z + 0x1.43091311b8999p-13;
+  q = q * z + 0x1.5d87fe785e06ep-10;
+  p = p * z + 0x1.3b2ab6fb9f2a2p-7;
+  q = q * z + 0x1.c6b08d704a223p-5;
+  p = p * z + 0x1.ebfbdff82c5aap-3;
+  q = q * z + 0x1.62e42fefa39efp-1;
+  return z * p + r * q;
+}
+
+// erf(x), within 0.85 ulp. Polynomials of many terms are sums of two chains here, which the processor computes side by side.
 PLAIT_INLINE double plait_vm_erf(double x) {
-  double a = plait_vm_at_most(plait_vm_abs(x), 5.95), u = a - 1.0;
-  // log(erfc(a)) - log(erfc(1)) is u q, nearly a parabola.
-  double q = 0x1.690a56f99ec96p-40;
-  q = q * u - 0x1.336148f929bb0p-35;
-  q = q * u + 0x1.e0a944e80a383p-32;
-  q = q * u - 0x1.c8b0634c7ccbap-29;
-  q = q * u + 0x1.22e505b74816ep-26;
-  q = q * u - 0x1.f47eb52e9335dp-25;
-  q = q * u + 0x1.de6b37b0db3b4p-24;
-  q = q * u + 0x1.0263ead67e8e5p-23;
-  q = q * u - 0x1.10d2b356dee39p-19;
-  q = q * u + 0x1.419e76c35a189p-17;
-  q = q * u - 0x1.c7658ef5e13f5p-16;
-  q = q * u + 0x1.b8c064f19ef41p-16;
-  q = q * u + 0x1.f1b4bc70638b9p-13;
-  q = q * u - 0x1.033f69b905450p-9;
-  q = q * u + 0x1.48c9d40ce1213p-7;
-  q = q * u - 0x1.5477f09ca454fp-5;
-  q = q * u - 0x1.afabc11a28fb7p-1;
-  q = q * u - 0x1.51c9b0006c23ep+1;
-  plait_vm_sum y = plait_vm_two_sum(-0x1.d97fbf28p+0, u * q);
-  double t, e = plait_vm_exp_fraction((plait_vm_sum){y.high, y.low + 0x1.5757bcc9a0d91p-34}, PLAIT_VM_ROUNDER + 1023.0, &t);
-  double far = 1.0 - e * plait_vm_from_bits(plait_vm_bits(t) << 52);
-  return plait_vm_copysign(plait_vm_pick(a < 0.875, a + a * plait_vm_erf_near(a * a), far), x);
+  double a = plait_vm_at_most(plait_vm_abs(x), 5.95), u = a - 0x1.a0789p-1, v = u * u;
+  // The binary logarithm of 4 erfc(a), nearly a parabola.
+  double p = -0x1.2e97bfc0aeb92p-42, q = 0x1.4c7aea0859c9bp-37;
+  p = p * v - 0x1.52f6779c34374p-33;
+  p = p * v - 0x1.7494235cb94abp-27;
+  q = q * v + 0x1.ab16f539fc52ap-30;
+  p = p * v - 0x1.bdebe25654781p-23;
+  q = q * v + 0x1.da9b311630ceap-25;
+  p = p * v - 0x1.470eb995a89c2p-21;
+  q = q * v + 0x1.21b26f9ad8a66p-21;
+  p = p * v + 0x1.41bf0fbbf4d72p-16;
+  q = q * v - 0x1.59db4e42081a9p-19;
+  p = p * v + 0x1.e656e0298378ep-14;
+  q = q * v - 0x1.18c41d99a6e8ap-14;
+  p = p * v - 0x1.a275340690483p-9;
+  q = q * v + 0x1.02675855851fdp-12;
+  p = p * v - 0x1.2616f4223089ep-4;
+  q = q * v + 0x1.1b832d5139fe3p-6;
+  p = p * v - 0x1.ae141d361fdcap+1;
+  q = q * v - 0x1.2df8477c118dbp+0;
+  double l = u * (p + u * q) + 0x1.9e7396ea79a28p-24;
+  double t = l + (PLAIT_VM_ROUNDER + 1021.0), s = plait_vm_from_bits(plait_vm_bits(t) << 52);
+  double far = (1.0 - s) - s * plait_vm_exp2m1_near(l - (t - (PLAIT_VM_ROUNDER + 1021.0)));
+  return plait_vm_copysign(plait_vm_pick(a < 0.6875, a + a * plait_vm_erf_near(a * a), far), x);
 }
 
 // erfc(x), within 1.1 ulp.

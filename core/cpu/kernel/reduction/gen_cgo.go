@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1d7dcc6c
+#cgo CFLAGS: -DPLAIT_HEADERS=0x711b54db
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */
