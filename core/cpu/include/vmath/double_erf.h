@@ -62,45 +62,46 @@ PLAIT_INLINE double plait_vm_erf(double x) {
   return plait_vm_copysign(plait_vm_pick(a < 0.6875, a + a * plait_vm_erf_near(a * a), far), x);
 }
 
-// erfc(x), within 1.1 ulp.
+// erfc(x), within 0.85 ulp: from 5/8 on (1 + p) exp(-a^2) / (27/32 + 27/16 a), where p is smooth in t = (a - 4) / (a + 4).
 PLAIT_INLINE double plait_vm_erfc(double x) {
-  double a = plait_vm_at_most(plait_vm_abs(x), 27.3);
-  plait_vm_sum d = plait_vm_any_sum(1.0, 2.0 * a);
-  // (1 + 2 a) erfc(a) exp(a^2) - 19/16 is smooth in t = (a - 4.5) / (a + 4.5).
-  double inverse = 1.0 / ((a + 4.5) * d.high), t = 2.0 * a * d.high * inverse - 1.0;
-  double p = -0x1.4b05220e326cbp-29;
-  p = p * t - 0x1.d0d6f80dbe083p-28;
-  p = p * t + 0x1.549b3a367b246p-26;
-  p = p * t + 0x1.9eda2929bb9e0p-25;
-  p = p * t - 0x1.91e87589e6238p-23;
-  p = p * t - 0x1.b927d1b6b8ec0p-24;
-  p = p * t + 0x1.b4911494a9d67p-20;
-  p = p * t - 0x1.5210bc56ccaebp-19;
-  p = p * t - 0x1.063188fcc1265p-17;
-  p = p * t + 0x1.718b055c3862fp-15;
-  p = p * t - 0x1.1c53397b6610ep-14;
-  p = p * t - 0x1.7e126d0ff4263p-13;
-  p = p * t + 0x1.851b2f6d75223p-10;
-  p = p * t - 0x1.622bbb4f00ed3p-8;
-  p = p * t + 0x1.d0380b9d3712ep-7;
-  p = p * t - 0x1.e64e75c1876eep-6;
-  p = p * t + 0x1.a6d21323d9efdp-5;
-  p = p * t - 0x1.34023c8e819bep-4;
-  p = p * t + 0x1.7201a6b9b9663p-4;
-  p = p * t - 0x1.565641b01d8ecp-4;
-  p = p * t + 0x1.634e2356a5baap-5;
-  p = p * t + 0x1.112792084c0e5p-5;
-  p = p * t - 0x1.17f9e45814b5bp-3;
-  p = p * t + 0x1.31f485c431f6ep-5;
-  double head = plait_vm_head(a, 25), n;
-  plait_vm_sum square = {-(head * head), -((a - head) * (a + head))};
-  plait_vm_exp_parts e = plait_vm_exp_near(plait_vm_exp_split(square, PLAIT_VM_EXP_ROUNDER, &n));
-  plait_vm_sum y = plait_vm_two_sum(1.1875 * e.high, e.high * p + (e.middle + e.low) * (1.1875 + p));
-  y = plait_vm_divide_by(y, d, (a + 4.5) * inverse);
-  double r = plait_vm_exp_scale(y.high, n);
-  r = plait_vm_pick(x < 0.0, 2.0 - r, r);
+  double a = plait_vm_at_most(plait_vm_abs(x), 27.3), head = plait_vm_near_multiple20(a), rest = a - head;
+  double sum = a + 4.0, divisor = 0.84375 + 1.6875 * a, inverse = 1.0 / (sum * divisor);
+  double t = 2.0 * a * (divisor * inverse) - 1.0;
+  double v = t * t, p = -0x1.6a66b28839683p-27, q = -0x1.0e4d1ac1b91aep-27;
+  q = q * v + 0x1.72f42eb8e55ccp-24;
+  p = p * v + 0x1.eaf25a291a775p-25;
+  q = q * v - 0x1.72c0f4c7a19b7p-21;
+  p = p * v + 0x1.0eaff77d82167p-22;
+  q = q * v + 0x1.4314bc69db5c8p-18;
+  p = p * v - 0x1.3dc6c8ed87c04p-17;
+  q = q * v - 0x1.595e9cbdbc091p-16;
+  p = p * v + 0x1.0a85a1aa2fd2cp-13;
+  q = q * v - 0x1.60946a18e4d5fp-13;
+  p = p * v - 0x1.4f36f73398559p-11;
+  q = q * v + 0x1.163f70c9c9fd9p-8;
+  p = p * v - 0x1.bfd5bf5613ce3p-7;
+  q = q * v + 0x1.00e6e0c78963fp-5;
+  p = p * v - 0x1.ca79b99d4caeep-5;
+  q = q * v + 0x1.43f0d041e268cp-4;
+  p = p * v - 0x1.5d30e62d4bad1p-4;
+  q = q * v + 0x1.d6afd4ae66ad1p-5;
+  p = p * v + 0x1.a937747ee5be9p-7;
+  p = p + t * q;
+  p = p * t - 0x1.e287d413ed24ep-4;
+  p = p * t + 0x1.4a7656aadbc60p-5;
+  // exp(-a^2) is e + f times 2^n.
+  double n, e, f;
+  plait_vm_sum r = plait_vm_exp_split((plait_vm_sum){-(head * head), -(rest * (a + head))}, PLAIT_VM_ROUNDER + 1087.0, &n);
+  f = plait_vm_exp_rest(r, &e);
+  double power = e + f;
+  // The first bits of the quotient, and what they leave of the dividend over the divisor.
+  inverse *= sum;
+  double y = plait_vm_head((power + p * power) * inverse, 20);
+  y += (((e - y * (0.84375 + 1.6875 * head)) + p * power) + (f - y * (1.6875 * rest))) * inverse;
+  double scale = plait_vm_from_bits((plait_vm_bits(n) << 52) | (plait_vm_bits(x) & (uint64_t)INT64_MIN));  // by 2^64 too large
+  double far = (plait_vm_pick(x < 0.0, 0x1p65, 0.0) + y * scale) * 0x1p-64;
   plait_vm_sum near = plait_vm_two_sum(1.0, -x);
-  return plait_vm_pick(a < 0.5, near.high + (near.low - x * plait_vm_erf_near(x * x)), r);
+  return plait_vm_pick(a < 0.625, near.high + (near.low - x * plait_vm_erf_near(x * x)), far);
 }
 
 // erfinv(x) / x for w = -log(1 - x^2) <= 5.

@@ -44,6 +44,21 @@ PLAIT_INLINE plait_vm_exp_parts plait_vm_exp_near(plait_vm_sum r) {
   return plus;
 }
 
+// Writes *e, which is nearly exp(r), and returns the small rest of it, for |r| <= ln 2 / 2.
+PLAIT_INLINE double plait_vm_exp_rest(plait_vm_sum r, double *e) {
+  double v = r.high + r.low, z = v * v, p = 0x1.28a01903d22b7p-22, q = 0x1.af7ef7143b4ccp-26;
+  q = q * z + 0x1.71dde5451f7f3p-19;
+  p = p * z + 0x1.a019aa9aed2a3p-16;
+  q = q * z + 0x1.a01a01b7b1399p-13;
+  p = p * z + 0x1.6c16c17cf2a33p-10;
+  q = q * z + 0x1.111111110e274p-7;
+  p = p * z + 0x1.555555555316fp-5;
+  q = q * z + 0x1.555555555555dp-3;
+  p = p * z + 0.5;
+  *e = 1.0 + r.high;
+  return ((r.high - (*e - 1.0)) + r.low) + z * (p + v * q);
+}
+
 // y 2^n for t = n + PLAIT_VM_EXP_ROUNDER and |n| < 1100. 2^n is a product of two factors, so that a subnormal result is rounded once.
 #define PLAIT_VM_EXP_ROUNDER (PLAIT_VM_ROUNDER + 2046.0)
 PLAIT_INLINE double plait_vm_exp_scale(double y, double t) {
