@@ -44,9 +44,9 @@ PLAIT_INLINE plait_vm_exp_parts plait_vm_exp_near(plait_vm_sum r) {
   return plus;
 }
 
-// Writes *e, which is nearly exp(r), and returns the small rest of it, for |r| <= ln 2 / 2.
-PLAIT_INLINE double plait_vm_exp_rest(plait_vm_sum r, double *e) {
-  double v = r.high + r.low, z = v * v, p = 0x1.28a01903d22b7p-22, q = 0x1.af7ef7143b4ccp-26;
+// (exp(r) - 1 - r) / r^2 for |r| <= ln 2 / 2 and z = r^2.
+PLAIT_INLINE double plait_vm_exp_tail(double r, double z) {
+  double p = 0x1.28a01903d22b7p-22, q = 0x1.af7ef7143b4ccp-26;
   q = q * z + 0x1.71dde5451f7f3p-19;
   p = p * z + 0x1.a019aa9aed2a3p-16;
   q = q * z + 0x1.a01a01b7b1399p-13;
@@ -54,9 +54,14 @@ PLAIT_INLINE double plait_vm_exp_rest(plait_vm_sum r, double *e) {
   q = q * z + 0x1.111111110e274p-7;
   p = p * z + 0x1.555555555316fp-5;
   q = q * z + 0x1.555555555555dp-3;
-  p = p * z + 0.5;
+  return (p * r + q) * r + 0.5;
+}
+
+// Writes *e, which is nearly exp(r), and returns the small rest of it, for |r| <= ln 2 / 2.
+PLAIT_INLINE double plait_vm_exp_rest(plait_vm_sum r, double *e) {
+  double v = r.high + r.low, z = v * v;
   *e = 1.0 + r.high;
-  return ((r.high - (*e - 1.0)) + r.low) + z * (p + v * q);
+  return ((r.high - (*e - 1.0)) + r.low) + z * plait_vm_exp_tail(v, z);
 }
 
 // y 2^n for t = n + PLAIT_VM_EXP_ROUNDER and |n| < 1100. 2^n is a product of two factors, so that a subnormal result is rounded once.
@@ -68,20 +73,9 @@ PLAIT_INLINE double plait_vm_exp_scale(double y, double t) {
 
 // exp(x) 2^-n for a sum x and *t = n + rounder, within 0.67 ulp.
 PLAIT_INLINE double plait_vm_exp_fraction(plait_vm_sum x, double rounder, double *t) {
-  *t = x.high * 0x1.71547652b82fep+0 + rounder;
-  double n = *t - rounder, high = x.high - n * 0x1.62e42feep-1, low = n * 0x1.a39ef35793c76p-33 - x.low, r = high - low;
-  double p = 0x1.af7ef7143b4ccp-26;
-  p = p * r + 0x1.28a01903d22b7p-22;
-  p = p * r + 0x1.71dde5451f7f3p-19;
-  p = p * r + 0x1.a019aa9aed2a3p-16;
-  p = p * r + 0x1.a01a01b7b1399p-13;
-  p = p * r + 0x1.6c16c17cf2a33p-10;
-  p = p * r + 0x1.111111110e274p-7;
-  p = p * r + 0x1.555555555316fp-5;
-  p = p * r + 0x1.555555555555dp-3;
-  p = p * r + 0.5;
-  double one = 1.0 + high;
-  return one + ((high - (one - 1.0)) + (r * r * p - low));
+  plait_vm_sum r = plait_vm_exp_split(x, rounder, t);
+  double e, rest = plait_vm_exp_rest(r, &e);
+  return e + rest;
 }
 
 // Whether plait_vm_near_exp does not take x.
