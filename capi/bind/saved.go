@@ -1,8 +1,11 @@
 package bind
 
 import (
+	"slices"
+
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
+	dtensor "github.com/plait-ml/plait/parallel/tensor"
 )
 
 // savedHooks are hooks of the caller's on what nodes save.
@@ -108,8 +111,8 @@ func PackEnd(status Status) int64 {
 
 // autogradMeta is a tensor's place in the graph without its value. It holds the tensor's node.
 type autogradMeta struct {
-	meta        *core.AutogradMeta
-	distributed bool // it is that of the calling rank's part
+	meta       *core.AutogradMeta
+	placements []core.Placement // of a distributed tensor, of whose part on this rank it is
 }
 
 func (m *autogradMeta) Close() { m.meta.Release() }
@@ -127,7 +130,7 @@ func AutogradMetaOf(t Tensor) (status Object) {
 		return 0
 	}
 	meta.Retain()
-	return handle.AddObject(&autogradMeta{meta, local != v})
+	return handle.AddObject(&autogradMeta{meta, dtensor.Placements(v)})
 }
 
 // AutogradMetaRestore returns a tensor over the memory of t at a place in the graph.
@@ -138,12 +141,17 @@ func AutogradMetaRestore(t Tensor, h Object) (status Tensor) {
 		return failf(core.TypeError, "saved_tensors_hooks", "%d is not the handle of a place in the graph", h)
 	}
 	x := tensor(t)
-	local := onRank(x)
-	if x.Err() == nil && (local != x) != v.distributed {
+	placements := dtensor.Placements(x)
+	switch {
+	case x.Err() == nil && (placements == nil) != (v.placements == nil):
 		return failf(core.TypeError, "saved_tensors_hooks", "unpack_hook returned %v; only for a distributed tensor that was saved it returns one", x)
+	case v.placements == nil || x.Err() != nil:
+		return result(x.At(v.meta))
+	case !slices.Equal(placements, v.placements):
+		x = dtensor.Redistribute(x, v.placements)
+		if x.Err() != nil {
+			return result(x)
+		}
 	}
-	if local != x {
-		return result(x.Parts().With(local.At(v.meta)))
-	}
-	return result(x.At(v.meta))
+	return result(x.Parts().With(onRank(x).At(v.meta)))
 }

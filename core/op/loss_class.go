@@ -31,13 +31,7 @@ func CrossEntropy(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 		return handOn(parts, "cross_entropy", x, target, o)
 	}
 	op := begin("cross_entropy", &x, &target, optional(&o.Weight))
-	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
-		op.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", o.LabelSmoothing)
-	}
-	info := op.classLoss(x, target, o, true)
-	if op.err == nil && info.probs && o.IgnoreIndex != nil {
-		op.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
-	}
+	info := op.classLoss(x, target, o)
 	in := info.scores(&op, x)
 	var t *core.Tensor
 	if info.probs {
@@ -67,10 +61,7 @@ func NLLLoss(x, target *core.Tensor, o CrossEntropyOptions) *core.Tensor {
 		return handOn(parts, "nll_loss", x, target, o)
 	}
 	op := begin("nll_loss", &x, &target, optional(&o.Weight))
-	if o.LabelSmoothing != 0 {
-		op.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", o.LabelSmoothing)
-	}
-	info := op.classLoss(x, target, o, false)
+	info := op.classLoss(x, target, o)
 	w := op.dense(o.Weight)
 	if op.err != nil {
 		return op.fail()
@@ -92,8 +83,15 @@ type classLoss struct {
 
 var lossReductions = map[string]contract.LossReduction{"none": contract.LossNone, "mean": contract.LossMean, "": contract.LossMean, "sum": contract.LossSum}
 
-// classLoss checks the arguments of a loss on classes.
-func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, probabilities bool) *classLoss {
+// classLoss checks the arguments of a loss on classes, which may be distributed.
+func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions) *classLoss {
+	probabilities := op.name == "cross_entropy"
+	switch s := o.LabelSmoothing; {
+	case probabilities && !(s >= 0 && s <= 1):
+		op.failf(core.ValueError, "label smoothing must lie between 0 and 1, got %v", s)
+	case !probabilities && s != 0:
+		op.failf(core.ValueError, "label smoothing goes with cross_entropy, got %v", s)
+	}
 	op.floatTensor(x)
 	code := op.reductionCode(o.Reduction)
 	l := &classLoss{reduction: code, ignore: defaultIgnoreIndex, smoothing: o.LabelSmoothing, inner: 1, batch: 1}
@@ -136,10 +134,13 @@ func (op *opContext) classLoss(x, target *core.Tensor, o CrossEntropyOptions, pr
 	case !slices.Equal(target.Shape(), l.shape):
 		op.failf(core.ShapeError, "targets of shape %v for scores of shape %v, want %v", target.Shape(), s, l.shape)
 	}
+	if op.err == nil && l.probs && o.IgnoreIndex != nil {
+		op.failf(core.ValueError, "ignore_index goes with class indices, got probabilities")
+	}
 	op.normParams(x, o.Weight)
 	op.normShape("weight", o.Weight, []int{l.classes})
 	// A transposed [N, L, C] is taken as it lies in memory.
-	if op.err == nil && l.inner > 1 && !x.Contiguous() && l.lastStrides(x) {
+	if op.err == nil && x.Parts() == nil && l.inner > 1 && !x.Contiguous() && l.lastStrides(x) {
 		l.last = true
 	}
 	return l

@@ -109,7 +109,7 @@ func MultiMarginLoss(x, target *core.Tensor, o MultiMarginOptions) *core.Tensor 
 	if op.err == nil && x != nil && target != nil && x.Dim() == 1 && target.Dim() == 1 && target.Numel() == 1 {
 		return op.compose(func() *core.Tensor { return MultiMarginLoss(x, Reshape(target), o) })
 	}
-	info := op.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction}, false)
+	info := op.classLoss(x, target, CrossEntropyOptions{Weight: o.Weight, Reduction: o.Reduction})
 	if o.P == 0 {
 		o.P = 1
 	}

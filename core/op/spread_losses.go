@@ -106,6 +106,11 @@ func classLossOptions(u *Use) CrossEntropyOptions {
 func classLossOfParts(u *Use) []*core.Tensor {
 	reduction, none := ReductionOf(u.Args)
 	x, target, o := u.Tensors[0], u.Tensors[1], classLossOptions(u)
+	if op := begin(u.Op); !core.CurrentMode().Autocasting() { // else the dtypes are not yet those that are compared
+		if op.classLoss(x, target, o); op.err != nil {
+			return []*core.Tensor{op.fail()}
+		}
+	}
 	if x.Dim() == 1 {
 		return oneClassLossOfParts(u, reduction)
 	}

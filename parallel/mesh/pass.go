@@ -49,6 +49,17 @@ func (m *Mesh) Exchange(i int) *collective.Group {
 // Pass returns the current pass, or nil before the first.
 func (m *Mesh) Pass() *Pass { return m.passes.now.Load() }
 
+// Open reports whether the pass is the mesh's current one and has not ended; a backward pass opens it again.
+func (p *Pass) Open() bool {
+	if p == nil {
+		return false
+	}
+	q := p.passes
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open && q.now.Load() == p
+}
+
 // OnFailedPass sets the function that is called when a pass has failed on this rank. It must not block.
 func (m *Mesh) OnFailedPass(fn func(cause error)) { m.passes.onFail = fn }
 

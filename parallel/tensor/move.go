@@ -107,21 +107,23 @@ func combined(g *collective.Group, x *core.Tensor, c core.Combination) *core.Ten
 			return y
 		}
 		return done(g.AllReduce(y, reductions[c]), y)
-	}, share(g, c))
+	}, func(x *core.Tensor) *core.Tensor { return share(g, x) })
 }
 
-// share returns the derivative of a combination for one rank's tensor. All ranks use one gradient of the combination, so in second
-// derivatives what it gets from them is summed.
-func share(g *collective.Group, c core.Combination) func(x *core.Tensor) *core.Tensor {
-	return func(x *core.Tensor) *core.Tensor {
-		if core.CurrentMode().GradEnabled() && x.RequiresGrad() {
-			x = divided(g, x)
-		}
-		if c != core.Means {
-			return itself(x)
-		}
-		return op.Div(x, core.Num(float64(g.Size())))
+// share returns the gradient of one rank's part of a pending tensor for x, that of the whole: x itself. All ranks use this one gradient, so in
+// second derivatives what it gets from them is summed. The part of a mean has the gradient of the whole too, not a part of that: see [Own] and
+// [Local].
+func share(g *collective.Group, x *core.Tensor) *core.Tensor {
+	if core.CurrentMode().GradEnabled() && x.RequiresGrad() {
+		return divided(g, x)
 	}
+	return itself(x)
+}
+
+// times is x itself, whose gradient is multiplied by a factor.
+func times(name string, x *core.Tensor, factor float64) *core.Tensor {
+	return move(name, x, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
+		func(x *core.Tensor) *core.Tensor { return op.Mul(x, core.Num(factor)) })
 }
 
 // differentiable fails for combinations through which no gradient passes.
@@ -310,7 +312,7 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v
 			return out
 		}
 		return op.Contiguous(op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, count(v.parts[g.Rank()])))
-	}, func(x *core.Tensor) *core.Tensor { return share(g, c)(gathered(g, x, d, v)) })
+	}, func(x *core.Tensor) *core.Tensor { return share(g, gathered(g, x, d, v)) })
 }
 
 // exchanged shards dimension to instead of dimension from, as the ranks divide them.
@@ -373,11 +375,9 @@ func pending(g *collective.Group, x *core.Tensor, c core.Combination) *core.Tens
 		if c != core.Means {
 			return x.Alias(true)
 		}
-		return move("pend", x, func(x *core.Tensor) *core.Tensor { return x.Alias(false) },
-			func(x *core.Tensor) *core.Tensor { return op.Mul(once(g, x), core.Num(float64(g.Size()))) })
 	}
 	return move("pend", x, func(x *core.Tensor) *core.Tensor {
-		if g.Rank() == 0 {
+		if g.Rank() == 0 || c == core.Means {
 			return x.Alias(false)
 		}
 		return zeros(x, x.Shape())

@@ -44,25 +44,14 @@ func (p *parts) With(local *core.Tensor) *core.Tensor {
 	return t
 }
 
-// Gradient takes the gradient of the whole from that of this rank's part, which Seed turns into each other: see share.
+// Gradient undoes for derivatives what [share] does, which Seed does.
 func (p *parts) Gradient(local *core.Tensor) *core.Tensor {
-	become := func(next *core.Tensor) {
-		local.Release()
-		local = next
-	}
 	for i, q := range p.placements {
-		if q.Kind != core.Pending {
-			continue
+		if q.Kind == core.Pending && local.RequiresGrad() {
+			shared := local
+			core.EnableGrad(func() { local = once(p.mesh.Exchange(i), shared) })
+			shared.Release()
 		}
-		g := p.mesh.Exchange(i)
-		core.EnableGrad(func() {
-			if local.RequiresGrad() {
-				become(once(g, local))
-			}
-			if q.Combine == core.Means {
-				become(op.Mul(local, core.Num(float64(g.Size()))))
-			}
-		})
 	}
 	return wrap(p.gradient(), local)
 }
@@ -72,11 +61,10 @@ func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 		if n := core.Numel(p.shape); n != 1 {
 			return nil, core.Errorf(core.ValueError, name, "a gradient can be implied only for an output with one element, got shape %v", p.shape)
 		}
-		if p.here.Numel() == 1 && !p.Pending() {
-			return nil, nil
+		if p.here.Numel() != 1 {
+			return op.OnesLike(p.here, op.TensorOptions{}), nil // another rank has the element
 		}
-		local := p.shared(op.OnesLike(p.here, op.TensorOptions{})) // if it has no element, another rank does
-		return local, local.Err()
+		return nil, nil
 	}
 	if _, ok := grad.Parts().(*parts); grad.Err() == nil && !ok {
 		return nil, core.Errorf(core.TypeError, name, "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
@@ -93,7 +81,7 @@ func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
 func (p *parts) shared(local *core.Tensor) *core.Tensor {
 	for i, q := range p.placements {
 		if q.Kind == core.Pending {
-			local = share(p.mesh.Exchange(i), q.Combine)(local)
+			local = share(p.mesh.Exchange(i), local)
 		}
 	}
 	return local
@@ -229,7 +217,8 @@ func of(name string, t *core.Tensor) (*parts, error) {
 }
 
 // FromLocal returns the distributed tensor of which local is the calling rank's part. shape is that of the whole; nil means that all ranks'
-// parts have the shape of this one. Gradients flow to local. It does not communicate.
+// parts have the shape of this one. Gradients flow to local: those of a part of a mean are divided by the number of parts. It does not
+// communicate.
 func FromLocal(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []int) *core.Tensor {
 	const name = "from_local"
 	if err := local.Usable(name); err != nil {
@@ -269,7 +258,21 @@ func Own(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []
 		return core.ErrorTensor(core.Errorf(core.ShapeError, name, "rank %v of the mesh %v has a part of shape %v of a tensor of shape %v placed %v, got %v",
 			m.Coordinate(), m, want, whole, l, local.Shape()))
 	}
+	if n := l.averaged(); n > 1 {
+		local = times(name, local, 1/float64(n))
+	}
 	return wrap(l, local)
+}
+
+// averaged returns the number of parts of which the elements are means.
+func (l layout) averaged() int {
+	n := 1
+	for i, p := range l.placements {
+		if p.Kind == core.Pending && p.Combine == core.Means {
+			n *= l.mesh.Shape()[i]
+		}
+	}
+	return n
 }
 
 // OfGradient returns a gradient of a distributed tensor on m that is placed as given and has the given shape: local is the calling rank's part
@@ -414,8 +417,8 @@ func Redistribute(t *core.Tensor, placements []core.Placement) *core.Tensor {
 }
 
 // Local returns the calling rank's part as an ordinary tensor, through which gradients flow. Where the tensor is replicated, the gradient
-// must be too: every rank of the mesh uses the part alike, or grads, the placements of its gradient, say that it does not. Missing ones are
-// those of the tensor.
+// must be too: every rank of the mesh uses the part alike, or grads, the placements of its gradient, say that it does not. Without them the
+// gradient is that of the part: the whole, a mean of parts, has n times the gradient of one.
 func Local(t *core.Tensor, grads []core.Placement) *core.Tensor {
 	p, err := of("to_local", t)
 	if err != nil {
@@ -423,6 +426,9 @@ func Local(t *core.Tensor, grads []core.Placement) *core.Tensor {
 	}
 	want := p.gradient()
 	if grads == nil {
+		if n := p.averaged(); n > 1 {
+			return times("to_local", p.here, float64(n))
+		}
 		return p.here.Alias(true)
 	}
 	got, err := newLayout("to_local", p.mesh, p.shape, grads)

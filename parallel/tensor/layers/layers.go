@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -52,10 +53,9 @@ type Columns struct {
 }
 
 func (s Columns) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
-	f := flow{takes: s.Input, works: core.Replicate(), gives: or(s.Output, core.Shard(-1)), local: s.Local}
+	f := flow{takes: s.Input, works: core.Replicate(), gives: or(s.Output, core.Shard(-1)), local: s.Local, pieces: s.Pieces}
 	switch l.(type) {
 	case *nn.Linear:
-		f.pieces = s.Pieces
 		return map[string]core.Placement{"weight": core.Shard(0), "bias": core.Shard(0)}, f, nil
 	case *nn.Embedding:
 		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
@@ -77,7 +77,7 @@ func (s Rows) lay(l nn.Layer) (map[string]core.Placement, flow, error) {
 		f := flow{takes: or(s.Input, core.Shard(-1)), works: core.Shard(-1), gives: s.Output, local: s.Local, pieces: s.Pieces}
 		return map[string]core.Placement{"weight": core.Shard(1)}, f, nil
 	case *nn.Embedding:
-		f := flow{takes: or(s.Input, core.Replicate()), works: core.Replicate(), gives: s.Output, local: s.Local}
+		f := flow{takes: or(s.Input, core.Replicate()), works: core.Replicate(), gives: s.Output, local: s.Local, pieces: s.Pieces}
 		return map[string]core.Placement{"weight": core.Shard(0)}, f, nil
 	}
 	return nil, flow{}, core.Errorf(core.TypeError, what, "Rows wants a Linear or an Embedding, got %T", l)
@@ -215,12 +215,18 @@ func compare(on *mesh.Mesh, plan map[string]Style) error {
 	return nil
 }
 
+// missing reports whether there is no style: nil, or a nil pointer.
+func missing(s Style) bool {
+	v := reflect.ValueOf(s)
+	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // Describe returns a text that is the same for equal plans.
 func Describe(plan map[string]Style) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(plan)) {
 		fmt.Fprintf(&text, "%s: %T", name, plan[name])
-		if s := plan[name]; s != nil {
+		if s := plan[name]; !missing(s) {
 			if _, f, err := s.lay(&nn.Linear{}); err == nil { // the styles have pointers, whose text differs between ranks
 				fmt.Fprintf(&text, "%v", f)
 			}
@@ -269,7 +275,7 @@ func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*c
 		if !ok {
 			return nil, nil, core.Errorf(core.TypeError, what, "%s is a %T, want a layer, which maps one tensor to another", p.Name, p.Module)
 		}
-		if plan[pattern] == nil {
+		if missing(plan[pattern]) {
 			return nil, nil, core.Errorf(core.ValueError, what, "%s has no style", pattern)
 		}
 		own, f, err := plan[pattern].lay(l)
@@ -281,7 +287,7 @@ func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*c
 		}
 		parts = append(parts, part{l, f})
 		for _, n := range nn.NamedTensors(l) {
-			if _, ok := placements[n.Tensor]; !ok {
+			if _, ok := placements[n.Tensor]; !ok && !within(p.Name, n.Name, plan) {
 				placements[n.Tensor] = own[n.Name] // replicated if the style does not say
 			}
 		}
@@ -300,6 +306,18 @@ func chosen(m nn.Module, plan map[string]Style) (parts []part, placements map[*c
 	return parts, placements, nil
 }
 
+// within reports whether a tensor of a module belongs to a part of it that has a style of its own.
+func within(module, tensor string, plan map[string]Style) bool {
+	for i, r := range tensor {
+		if r == '.' {
+			if _, ok := namedBy(plan, strings.TrimPrefix(module+"."+tensor[:i], ".")); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // matches reports whether a name is a pattern's, in which * stands for a part between dots.
 func matches(pattern, name string) bool {
 	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(name, ".", "/"))
@@ -314,6 +332,8 @@ func (p part) hook(s *shared) {
 		WrapForward(fn nn.Wrapper) (remove func())
 	}
 	b := p.layer.(base)
+	_, linear := p.layer.(*nn.Linear)
+	inPieces := linear && p.flow.pieces > 1
 	b.RegisterForwardPreHook(func(_ nn.Layer, x *core.Tensor) *core.Tensor {
 		if x.Err() != nil {
 			return x
@@ -324,12 +344,12 @@ func (p part) hook(s *shared) {
 				return []*core.Tensor{tensor.FromLocal(x, s.on, []core.Placement{takes}, whole)}
 			})[0]
 		}
-		if p.flow.pieces > 1 {
+		if inPieces {
 			return x
 		}
 		return s.laid.once(s.on, x, fmt.Sprint(p.flow.works), func() []*core.Tensor { return []*core.Tensor{laid(x, p.flow.works)} })[0]
 	})
-	if p.flow.pieces > 1 {
+	if inPieces {
 		b.WrapForward(func(x *core.Tensor, forward func(x *core.Tensor) *core.Tensor) *core.Tensor {
 			return p.inPieces(s, x, forward)
 		})
@@ -392,6 +412,7 @@ type lastMade struct {
 // A use says what a tensor was and how it was used.
 type use struct {
 	pass           *mesh.Pass
+	storage        weak.Pointer[core.Storage]
 	version        uint32
 	requires, grad bool
 }
@@ -403,10 +424,11 @@ func (l *lastMade) once(on *mesh.Mesh, x *core.Tensor, what string, fn func() []
 	if p := x.Parts(); p != nil {
 		here = p.Local()
 	}
-	if as.pass == nil || here.Storage() == nil {
+	memory := here.Storage()
+	if !as.pass.Open() || memory == nil {
 		return fn()
 	}
-	as.version = here.Storage().Version()
+	as.storage, as.version = weak.Make(memory), memory.Version()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of.Value() != x || l.as != as {

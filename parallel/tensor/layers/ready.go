@@ -14,7 +14,7 @@ import (
 // Python's ready_plan.
 var (
 	columnNames = regexp.MustCompile(`(^|\.)(q|k|v|qkv|[qkv]_proj|qkv_proj|w[qkv]|wqkv|to_(q|k|v|kv|qkv)|query|key|value|query_key_value|in_proj|c_attn` +
-		`|w1|w3|wi|wi_0|wi_1|(gate|up|gate_up)_proj|gate|up|fc1|fc_in|c_fc|linear1|dense_h_to_4h|intermediate\.dense)$`)
+		`|w1|w3|wi|wi_?[01]|(gate|up|gate_up)_proj|gate|up|fc1|fc_in|c_fc|linear1|dense_h_to_4h|intermediate\.dense)$`)
 	rowNames = regexp.MustCompile(`(^|\.)(o|wo|o_proj|out_proj|out|proj|to_out(\.0)?|c_proj|dense` +
 		`|w2|down_proj|down|fc2|fc_out|linear2|dense_4h_to_h|output\.dense)$`)
 	numbered = regexp.MustCompile(`(^|_)\d+$`) // a part of a name between dots
@@ -41,18 +41,20 @@ func Ready(m nn.Module, o ReadyOptions) (map[string]Style, error) {
 	if err := nn.Err(m); err != nil {
 		return nil, err
 	}
-	between := core.Replicate()
+	whole, between := core.Replicate(), core.Replicate()
 	if o.Sequence {
 		between = core.Shard(1)
 	}
 	column := Columns{Pieces: o.Pieces}
-	row := Rows{Output: between, Local: !o.Sequence, Pieces: o.Pieces}
+	row := Rows{Input: &whole, Output: between, Local: !o.Sequence, Pieces: o.Pieces}
 	plan := map[string]Style{}
 	var linear []string
 	modules := nn.Modules(m)
 	for _, p := range modules {
 		parts := strings.Split(p.Name, ".")
-		if _, ok := p.Module.(*nn.Sequential); !ok {
+		switch p.Module.(type) {
+		case *nn.Sequential, *nn.MultiheadAttention: // may be a block itself
+		default:
 			parts = parts[:len(parts)-1]
 		}
 		inBlock := slices.ContainsFunc(parts, numbered.MatchString)
@@ -84,7 +86,7 @@ func Ready(m nn.Module, o ReadyOptions) (map[string]Style, error) {
 			}
 		}
 	}
-	if !slices.ContainsFunc(slices.Collect(maps.Values(plan)), func(s Style) bool { return s == Style(column) }) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(plan)), func(s Style) bool { return s == Style(column) || s == Style(Heads{}) }) {
 		known := strings.Join(linear, ", ")
 		if known == "" {
 			known = "none"

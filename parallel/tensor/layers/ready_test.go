@@ -171,7 +171,8 @@ func TestReadyPlansByName(t *testing.T) {
 	assert.Equal(t, []string{"0", "1.linear1", "1.linear2", "1.self_attn", "1.self_attn.out_proj", "2.linear1", "2.linear2", "2.self_attn", "2.self_attn.out_proj", "4"},
 		slices.Sorted(maps.Keys(plan)))
 	assert.Equal(t, layers.Columns{}, plan["1.linear1"])
-	assert.Equal(t, layers.Rows{Local: true}, plan["1.self_attn.out_proj"])
+	whole := core.Replicate()
+	assert.Equal(t, layers.Rows{Input: &whole, Local: true}, plan["1.self_attn.out_proj"])
 	assert.Equal(t, layers.Heads{}, plan["1.self_attn"])
 
 	_, err = layers.Ready(nn.NewSequential(nn.NewLinear(2, 2, nn.LinearOptions{})), layers.ReadyOptions{})

@@ -30,6 +30,7 @@ class Rank:
         self.error_raised = False  # the rank got a DistributedError, or its function has raised
         self.spawned: SpawnContext | None = None  # what started the rank, if `spawn` did
         self.passes = 0  # begun by models that exchange distributed tensors
+        self.passing = False  # inside of one
         self.meshes: weakref.WeakSet[Any] = weakref.WeakSet()  # the meshes that it has made, without their slices
         self.across = False  # its world has ranks of other processes
         self._lock, self._inside = threading.Lock(), 1

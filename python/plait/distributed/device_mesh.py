@@ -329,8 +329,10 @@ class DeviceMesh(_core.ObjectOwner):
         Raises:
             plait.DistributedError: on every other rank, if one has failed.
         """
-        here().passes += 1
+        me = here()
+        me.passes += 1
         check(_core.bind_MeshBeginPass(self._h))
+        before, me.passing = me.passing, True
         try:
             yield
             if ends:
@@ -339,6 +341,8 @@ class DeviceMesh(_core.ObjectOwner):
             why = f"{type(error).__name__}: {text_of(error)}"
             check(_core.bind_MeshFailPass(self._h, why, isinstance(error, MemoryError)))
             raise
+        finally:
+            me.passing = before
 
     def _get_root_mesh(self) -> DeviceMesh:
         """Returns the mesh that this one is a slice of, or itself."""

@@ -76,7 +76,8 @@ def ready_plan(model: Module, *, sequence: bool = False, pieces: int = 1) -> dic
     plan: dict[str, ParallelStyle] = {}
     for name, m in model.named_modules():
         parts = name.split(".")
-        numbered = any(_NUMBER.search(part) for part in (parts if isinstance(m, Sequential) else parts[:-1]))
+        block = isinstance(m, Sequential | MultiheadAttention)  # may be one itself
+        numbered = any(_NUMBER.search(part) for part in (parts if block else parts[:-1]))
         if numbered and linear_dims(m) is not None and name not in plan:
             if _COLUMNS.search(name):
                 plan[name] = column
@@ -89,7 +90,7 @@ def ready_plan(model: Module, *, sequence: bool = False, pieces: int = 1) -> dic
                 plan[f"{name}.{first}"], plan[f"{name}.{second}"] = column, row
         elif sequence and type(m).__name__.endswith(("LayerNorm", "RMSNorm")):
             plan[name] = norm
-    if not any(style is column for style in plan.values()):
+    if not any(style is column or style is heads for style in plan.values()):
         known = ", ".join(name for name, m in model.named_modules() if linear_dims(m) is not None)
         raise ValueError(
             "ready_plan: no layer has a name that is known to be divided, such as blocks.0.qkv or "

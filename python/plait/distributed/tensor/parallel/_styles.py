@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from weakref import ref
 
+from plait import _core
 from plait._engine.rank import here
 from plait._modes import is_grad_enabled
 from plait._ops.joining import cat
@@ -83,10 +84,16 @@ class _Made:
 
 
 def _once(x: Tensor, what: Any, make: Callable[[], Made]) -> Made:
-    """Returns what `make` makes of x, and the same again in one pass of a model, as long as x is as it was."""
-    if x.is_inference():
+    """Returns what `make` makes of x, and the same again as long as x is as it was.
+
+    That is in one pass of a model, or where x is what an operation has made. Other tensors, such as those over memory of
+    NumPy's, may change unseen, and ranks may call their layers with one more often than with another.
+    """
+    rank = here()
+    if x.is_inference() or (x.is_leaf and not rank.passing):
         return make()
-    state = x._version, x.requires_grad, is_grad_enabled(), here().passes
+    memory = _core.bind_TensorStorageId(x._h), x.shape, x.stride()
+    state = memory, x._version, x.requires_grad, is_grad_enabled(), rank.passes
     seen = x.__dict__.get("_made")
     if not isinstance(seen, _Made) or seen.of is None or seen.of() is not x or seen.state != state:
         seen = x.__dict__["_made"] = _Made(x, state)
