@@ -104,59 +104,63 @@ PLAIT_INLINE double plait_vm_erfc(double x) {
   return plait_vm_pick(a < 0.625, near.high + (near.low - x * plait_vm_erf_near(x * x)), far);
 }
 
-// erfinv(x) / x for w = -log(1 - x^2) <= 5.
-PLAIT_INLINE plait_vm_sum plait_vm_erfinv_middle(double w) {
-  double p = 0x1.ee38545adf228p-63;
-  p = p * w - 0x1.37b0f0fd0d483p-57;
-  p = p * w + 0x1.13bd36d8e1520p-53;
-  p = p * w - 0x1.c8123dfea15ecp-54;
-  p = p * w - 0x1.663ccf6f1da3cp-46;
-  p = p * w + 0x1.5be1a53ac38a8p-42;
-  p = p * w - 0x1.4bec7c4a25b7ap-39;
-  p = p * w + 0x1.53b36e1114718p-37;
-  p = p * w - 0x1.48c8601c59f67p-36;
-  p = p * w + 0x1.13130783f640ap-34;
-  p = p * w - 0x1.75804d0ace096p-31;
-  p = p * w + 0x1.108ba177267dcp-30;
-  p = p * w + 0x1.82c721aba969dp-26;
-  p = p * w - 0x1.3e30e74d9fad8p-25;
-  p = p * w - 0x1.0fd9fbfa95a01p-20;
-  p = p * w + 0x1.0f213384fcfbbp-19;
-  p = p * w + 0x1.87013e2f81cfap-15;
-  p = p * w - 0x1.0c86b76f98972p-13;
-  p = p * w - 0x1.3211026005522p-9;
+// (erfinv(x) / x - c) / w for w = -log(1 - x^2) <= 5, where c is 0x1.c5bf89p-1 + 0x1.b4ef6aa79c3b0p-29.
+PLAIT_INLINE double plait_vm_erfinv_middle(double w) {
+  double v = w * w, p = 0x1.ee38545adf228p-63, q = -0x1.37b0f0fd0d483p-57;
+  p = p * v + 0x1.13bd36d8e1520p-53;
+  p = p * v - 0x1.663ccf6f1da3cp-46;
+  q = q * v - 0x1.c8123dfea15ecp-54;
+  p = p * v - 0x1.4bec7c4a25b7ap-39;
+  q = q * v + 0x1.5be1a53ac38a8p-42;
+  p = p * v - 0x1.48c8601c59f67p-36;
+  q = q * v + 0x1.53b36e1114718p-37;
+  p = p * v - 0x1.75804d0ace096p-31;
+  q = q * v + 0x1.13130783f640ap-34;
+  p = p * v + 0x1.82c721aba969dp-26;
+  q = q * v + 0x1.108ba177267dcp-30;
+  p = p * v - 0x1.0fd9fbfa95a01p-20;
+  q = q * v - 0x1.3e30e74d9fad8p-25;
+  p = p * v + 0x1.87013e2f81cfap-15;
+  q = q * v + 0x1.0f213384fcfbbp-19;
+  p = p * v - 0x1.3211026005522p-9;
+  q = q * v - 0x1.0c86b76f98972p-13;
+  p = p + w * q;
   p = p * w + 0x1.7a72e72c28042p-7;
   p = p * w + 0x1.db29fb2fee5aap-3;
-  plait_vm_sum y = plait_vm_two_sum(0x1.c5bf89p-1, w * p);
-  return (plait_vm_sum){y.high, y.low + 0x1.b4ef6aa79c3b0p-29};
+  return p;
 }
 
-// The inverse of erfc for c = exp(-w) and a sum 5.69 <= w <= 36.9, nearly a straight line in the square root s of w.
-PLAIT_INLINE plait_vm_sum plait_vm_erfcinv_tail(plait_vm_sum w) {
-  double s = sqrt(w.high), head = plait_vm_head(s, 25), u = s - 4.0;
-  double p = -0x1.947ff865e3987p-52;
-  p = p * u + 0x1.2521d1b43f0d8p-49;
-  p = p * u + 0x1.09fb4584cd8e8p-48;
-  p = p * u - 0x1.2800362d1b3ecp-44;
-  p = p * u + 0x1.6444fe8930408p-42;
-  p = p * u - 0x1.8adf75dfd8d1ep-40;
-  p = p * u + 0x1.f1ce664ef3a81p-38;
-  p = p * u - 0x1.307babb6d15c3p-35;
-  p = p * u + 0x1.5d29216889438p-33;
-  p = p * u - 0x1.826b891d00887p-31;
-  p = p * u + 0x1.a02cd2995cb63p-29;
-  p = p * u - 0x1.b2f0a34a07ca7p-27;
-  p = p * u + 0x1.b79a263455913p-25;
-  p = p * u - 0x1.ab36c9414ca66p-23;
-  p = p * u + 0x1.8a81af0b7baa0p-21;
-  p = p * u - 0x1.51c655044dd7cp-19;
-  p = p * u + 0x1.f92c9c1d87e46p-18;
-  p = p * u - 0x1.0a31f4d24722dp-16;
-  p = p * u - 0x1.d7647d0f6ccc4p-17;
-  p = p * u + 0x1.f4b41ae9a592cp-12;
+// (erfcinv(exp(-s^2)) - c) / u for u = s - 4 and 5.69 <= s^2 <= 36.9, where c is 0x1.e02c8bp+1 + 0x1.19e10ac5e123ap-31.
+PLAIT_INLINE double plait_vm_erfcinv_tail(double u) {
+  double v = u * u, p = 0x1.2521d1b43f0d8p-49, q = -0x1.947ff865e3987p-52;
+  q = q * v + 0x1.09fb4584cd8e8p-48;
+  p = p * v - 0x1.2800362d1b3ecp-44;
+  q = q * v + 0x1.6444fe8930408p-42;
+  p = p * v - 0x1.8adf75dfd8d1ep-40;
+  q = q * v + 0x1.f1ce664ef3a81p-38;
+  p = p * v - 0x1.307babb6d15c3p-35;
+  q = q * v + 0x1.5d29216889438p-33;
+  p = p * v - 0x1.826b891d00887p-31;
+  q = q * v + 0x1.a02cd2995cb63p-29;
+  p = p * v - 0x1.b2f0a34a07ca7p-27;
+  q = q * v + 0x1.b79a263455913p-25;
+  p = p * v - 0x1.ab36c9414ca66p-23;
+  q = q * v + 0x1.8a81af0b7baa0p-21;
+  p = p * v - 0x1.51c655044dd7cp-19;
+  q = q * v + 0x1.f92c9c1d87e46p-18;
+  p = p * v - 0x1.0a31f4d24722dp-16;
+  q = q * v - 0x1.d7647d0f6ccc4p-17;
+  p = p * v + 0x1.f4b41ae9a592cp-12;
+  p = p + u * q;
   p = p * u - 0x1.1889f5f772db8p-8;
   p = p * u + 0x1.082784f525740p+0;
-  plait_vm_sum y = plait_vm_two_sum(0x1.e02c8bp+1, u * p);
+  return p;
+}
+
+// The inverse of erfc for c = exp(-w) and such a sum w, nearly a straight line in the square root s of w.
+PLAIT_INLINE plait_vm_sum plait_vm_erfcinv_sum(plait_vm_sum w) {
+  double s = sqrt(w.high), head = plait_vm_head(s, 25), u = s - 4.0;
+  plait_vm_sum y = plait_vm_two_sum(0x1.e02c8bp+1, u * plait_vm_erfcinv_tail(u));
   // What s lacks is the rest over 2 s, of which a few bits are enough.
   double rest = ((w.high - head * head) - (s - head) * (s + head)) + w.low;
   return (plait_vm_sum){y.high, y.low + (rest * ((0.008 * s - 0.100) * s + 0.402) + 0x1.19e10ac5e123ap-31)};
@@ -176,16 +180,25 @@ PLAIT_INLINE plait_vm_sum plait_vm_erfinv_sum(double a, double c, bool *far) {
   plait_vm_sum q = plait_vm_pick_sum(a < 0.5, plait_vm_two_sum(1.0, -(a * a)), (plait_vm_sum){product, 0.0});
   double e, f = plait_vm_near_log_split(q.high, &e);
   plait_vm_sum l = plait_vm_log_of((plait_vm_sum){f, q.low}, e), w = plait_vm_two_sum(-l.high, -l.low);
-  return plait_vm_pick_sum(*far, plait_vm_erfcinv_tail(w), plait_vm_erfinv_middle(w.high));
+  plait_vm_sum middle = plait_vm_two_sum(0x1.c5bf89p-1, w.high * plait_vm_erfinv_middle(w.high));
+  middle.low += 0x1.b4ef6aa79c3b0p-29;
+  return plait_vm_pick_sum(*far, plait_vm_erfcinv_sum(w), middle);
 }
 
 // erfinv(x), within 2 ulp; NaN outside [-1, 1].
 PLAIT_INLINE double plait_vm_erfinv(double x) {
-  bool far;
-  double a = plait_vm_abs(x);
-  plait_vm_sum y = plait_vm_erfinv_sum(a, 1.0 - a, &far);
-  double r = plait_vm_multiply_sums((plait_vm_sum){plait_vm_pick(far, 1.0, a), 0.0}, y).high;
-  r = plait_vm_pick(a < 0x1p-1000, a * 0x1.c5bf891b4ef6bp-1, r);
+  double a = plait_vm_abs(x), c = 1.0 - a;
+  bool far = a > 0x1.fe46p-1;
+  // 1 - a^2; in the tail, 1 - a.
+  c = plait_vm_pick(a < 0.5, 1.0 - a * a, c + c * plait_vm_pick(far, 0.0, a));
+  // A logarithm of which only the absolute error matters.
+  double e, f = plait_vm_near_log_split(c, &e), s = f / (2.0 + f), z = s * s;
+  plait_vm_sum w = plait_vm_two_sum(-e * 0x1.62e42fefa3800p-1, s * (-2.0 - z * plait_vm_log_tail(z)) - e * 0x1.ef35793c76730p-45);
+  plait_vm_sum y = plait_vm_two_sum(0x1.c5bf89p-1, w.high * plait_vm_erfinv_middle(w.high) + (0.2 * w.low + 0x1.b4ef6aa79c3b0p-29));
+  double near = a * y.high + a * y.low;
+  double root = sqrt(w.high), rest = (w.high - root * root) + w.low, u = root - 4.0;
+  double r = 0x1.e02c8bp+1 + (u * plait_vm_erfcinv_tail(u) + (rest * ((0.008 * root - 0.100) * root + 0.402) + 0x1.19e10ac5e123ap-31));
+  r = plait_vm_pick(far, r, near);
   r = plait_vm_pick(a < 1.0, r, plait_vm_pick(a == 1.0, PLAIT_VM_INF, PLAIT_VM_NAN));
   return plait_vm_copysign(r, x);
 }
