@@ -3,7 +3,7 @@
 package special
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x867b3f2e
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1f53e1f8
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
 #cgo noescape plaitk_special_too_long

@@ -18,6 +18,7 @@ static plaitk_special_loop loop_of(int32_t function) {
 static plaitk_special_double_loop double_loop_of(int32_t function) {
   if (function < SPECIAL_K0) return plaitk_special_double_loops_i[function - SPECIAL_I0];
   if (function < SPECIAL_J0) return plaitk_special_double_loops_k[function - SPECIAL_K0];
+  if (function < SPECIAL_Y0) return plaitk_special_double_loops_j[function - SPECIAL_J0];
   return function == SPECIAL_NDTRI ? plaitk_special_double_loop_ndtri : NULL;
 }
 

@@ -67,7 +67,7 @@ extern const plaitk_special_loop plaitk_special_loops_i[4], plaitk_special_loops
 extern const plaitk_special_loop plaitk_special_loop_ndtri;
 typedef void (*plaitk_special_double_loop)(double *restrict out, const double *restrict x, int64_t n);
 extern const plaitk_special_double_loop plaitk_special_double_loops_i[4], plaitk_special_double_loops_k[4];
-extern const plaitk_special_double_loop plaitk_special_double_loop_ndtri;
+extern const plaitk_special_double_loop plaitk_special_double_loops_j[2], plaitk_special_double_loop_ndtri;
 
 double plaitk_special_of(int32_t function, double x);
 double plaitk_special_of_pair(int32_t function, double x, double y, bool derivative);
