@@ -34,7 +34,7 @@ PLAIT_INLINE double plait_vm_exp2m1_near(double r) {
   return z * p + r * q;
 }
 
-// erf(x), within 0.85 ulp. Polynomials of many terms are sums of two chains here, which the processor computes side by side.
+// erf(x), within 0.85 ulp. Long polynomials here are sums of two chains, which a processor computes side by side.
 PLAIT_INLINE double plait_vm_erf(double x) {
   double a = plait_vm_at_most(plait_vm_abs(x), 5.95), u = a - 0x1.a0789p-1, v = u * u;
   // The binary logarithm of 4 erfc(a), nearly a parabola.
@@ -62,7 +62,7 @@ PLAIT_INLINE double plait_vm_erf(double x) {
   return plait_vm_copysign(plait_vm_pick(a < 0.6875, a + a * plait_vm_erf_near(a * a), far), x);
 }
 
-// erfc(x), within 0.85 ulp: from 5/8 on (1 + p) exp(-a^2) / (27/32 + 27/16 a), where p is smooth in t = (a - 4) / (a + 4).
+// erfc(x), within 1 ulp: from 5/8 on it is (1 + p) exp(-a^2) / (27/32 + 27/16 a), where p is smooth in t = (a - 4) / (a + 4).
 PLAIT_INLINE double plait_vm_erfc(double x) {
   double a = plait_vm_at_most(plait_vm_abs(x), 27.3), head = plait_vm_near_multiple20(a), rest = a - head;
   double sum = a + 4.0, divisor = 0.84375 + 1.6875 * a, inverse = 1.0 / (sum * divisor);

@@ -31,7 +31,7 @@ PLAIT_INLINE double plait_vm_head(double x, int bits) {
   return plait_vm_from_bits(plait_vm_bits(x) >> (52 - bits) << (52 - bits));
 }
 
-// The multiple of 2^-20 near x, for |x| < 1. Its square is exact.
+// The multiple of 2^-20 near x, for |x| < 2^6. Its square is exact.
 PLAIT_INLINE double plait_vm_near_multiple20(double x) { return (x + 0x1.8p32) - 0x1.8p32; }
 
 // The quotient of two sums, given nearly 1 / y: its first bits, and what they leave of the dividend over the divisor.
