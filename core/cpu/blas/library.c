@@ -88,7 +88,7 @@ void plaitk_blas_alone(int threads, int is_double, int ta, int tb, int64_t m, in
 }
 
 static bool find_lapack(void *handle, int name, plaitk_lapack *lib) {
-  static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trtri", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd", "gelsy", "geev",
+  static const char *const routines[PLAIT_ROUTINES] = {"getrf", "trsm", "potrf", "geqrf", "orgqr", "syevd", "gesdd", "gelsy", "geev",
                                                       "sytrf"};
   static const char *const complex_routines[PLAIT_C_ROUTINES] = {"getrf", "trsm", "potrf", "geqrf", "ungqr", "heevd", "gesdd", "geev", "sytrf", "hetrf",
                                                                 "gelsy"};

@@ -8,7 +8,6 @@
 
 enum plait_lapack_routine {
   PLAIT_GETRF,  // LU
-  PLAIT_TRTRI,  // inverse of a triangle
   PLAIT_TRSM,   // solution with a triangle
   PLAIT_POTRF,  // Cholesky
   PLAIT_GEQRF,  // QR, as reflections
@@ -48,7 +47,6 @@ typedef struct plaitk_lapack {
 // one, the high half must be 0 before. The lengths of texts, 1, come last.
 typedef const int64_t *plait_lapack_int;
 typedef void plait_getrf(plait_lapack_int m, plait_lapack_int n, void *a, plait_lapack_int lda, void *pivots, int64_t *info);
-typedef void plait_trtri(const char *uplo, const char *diag, plait_lapack_int n, void *a, plait_lapack_int lda, int64_t *info, size_t, size_t);
 typedef void plait_trsm(const char *side, const char *uplo, const char *trans, const char *diag, plait_lapack_int m, plait_lapack_int n,
                         const void *alpha, const void *a, plait_lapack_int lda, void *b, plait_lapack_int ldb, size_t, size_t, size_t, size_t);
 typedef void plait_potrf(const char *uplo, plait_lapack_int n, void *a, plait_lapack_int lda, int64_t *info, size_t);

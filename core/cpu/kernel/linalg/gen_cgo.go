@@ -3,7 +3,7 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x265356f6
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3b2cab2a
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #cgo noescape plaitk_linalg_run

@@ -4,7 +4,7 @@
 package c
 
 /*
-#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xafd88ac3
+#cgo CFLAGS: -O3 -g1 -fopenmp-simd -DPLAIT_HEADERS=0xf615c3fb
 #cgo race CFLAGS: -O1 -DPLAIT_BASELINE
 #cgo LDFLAGS: -lm
 */

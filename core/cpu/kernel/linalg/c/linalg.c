@@ -12,7 +12,7 @@
 #define CHUNK_OPS 30000  // multiplications in a chunk
 
 // Up to these numbers of rows or columns the plain loops take less time than LAPACK's calls.
-enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8, SMALL_VALUES = 4 };
+enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8, SMALL_INVERSE = 32, SMALL_VALUES = 4 };
 
 // Scratch memory for one matrix.
 typedef struct {

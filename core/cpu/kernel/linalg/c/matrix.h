@@ -4,7 +4,7 @@
 
 #define ROUTINE(type, name) ((plait_##type *)l->lapack->routine[name][T_DOUBLE])
 
-static const T FN(one) = 1;
+static const T FN(one) = 1, FN(minus_one) = -1;
 
 // Writes the transpose of a matrix whose rows are `from_row` apart to one whose rows are `to_row` apart.
 static void FN(flip)(int64_t rows, int64_t cols, const T *from, int64_t from_row, T *to, int64_t to_row) {
@@ -40,6 +40,21 @@ static void FN(triangular)(const job *l, int64_t n, int64_t k, const T *a, bool 
   }
 }
 
+// The inverse of an upper triangle replaces it, by columns that are `col` apart: the inverses of its two triangles, and of its square B
+// between them, A and C, -A⁻¹ B C⁻¹.
+static void FN(inverse)(const job *l, int64_t n, T *a, int64_t col) {
+  if (n <= SMALL_INVERSE) {
+    FN(plain_inverse)(n, a, col);
+    return;
+  }
+  int64_t half = n / 2, rest = n - half;
+  T *b = a + half * col, *c = b + half;
+  ROUTINE(trsm, PLAIT_TRSM)("L", "U", "N", "N", &half, &rest, &FN(minus_one), a, &col, b, &col, 1, 1, 1, 1);
+  ROUTINE(trsm, PLAIT_TRSM)("R", "U", "N", "N", &half, &rest, &FN(one), c, &col, b, &col, 1, 1, 1, 1);
+  FN(inverse)(l, half, a, col);
+  FN(inverse)(l, rest, c, col);
+}
+
 // Exchanges rows i of x, of k elements, with rows pivots[i] - 1; the last ones first if backward.
 static void FN(exchange)(int64_t n, int64_t k, const int32_t *pivots, T *x, bool backward) {
   for (int64_t step = 0; step < n; step++) {
@@ -54,19 +69,18 @@ static void FN(exchange)(int64_t n, int64_t k, const int32_t *pivots, T *x, bool
 }
 
 static result FN(solve)(const job *l, const buffers *w, const T *a, const T *b, T *x) {
-  int64_t n = l->of->n, k = l->of->k, info = 0;
+  int64_t n = l->of->n, k = l->of->k;
   T *lu = w->a;
   FN(flip)(n, n, a, n, lu, n);
   int64_t failed = FN(lu)(l, n, n, lu, w->ints);
   if (failed) return (result){LINALG_SINGULAR, failed};
   if (!b && l->lapack && n > SMALL_TRIANGLE) {  // by columns: U⁻¹ L⁻¹
-    memset(x, 0, (size_t)(n * n) * sizeof *x);
-    for (int64_t i = 0; i < n; i++) memcpy(x + i * n, lu + i * n, (size_t)(i + 1) * sizeof *x);
-    ROUTINE(trtri, PLAIT_TRTRI)("U", "N", &n, x, &n, &info, 1, 1);
-    ROUTINE(trsm, PLAIT_TRSM)("R", "L", "N", "U", &n, &n, &FN(one), lu, &n, x, &n, 1, 1, 1, 1);
-    FN(exchange)(n, n, w->ints, x, true);
-    FN(flip)(n, n, x, n, lu, n);
     memcpy(x, lu, (size_t)(n * n) * sizeof *x);
+    for (int64_t i = 0; i < n; i++) memset(lu + i * n + i + 1, 0, (size_t)(n - i - 1) * sizeof *lu);
+    FN(inverse)(l, n, lu, n);
+    ROUTINE(trsm, PLAIT_TRSM)("R", "L", "N", "U", &n, &n, &FN(one), x, &n, lu, &n, 1, 1, 1, 1);
+    FN(exchange)(n, n, w->ints, lu, true);
+    FN(flip)(n, n, lu, n, x, n);
     return (result){0};
   }
   if (b) {

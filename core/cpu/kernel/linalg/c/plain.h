@@ -63,6 +63,20 @@ PLAIT_CLONES static void FN(plain_triangular)(int64_t n, int64_t k, const T *a, 
   }
 }
 
+// The inverse of an upper triangle replaces it, by columns that are `col` apart.
+PLAIT_CLONES static void FN(plain_inverse)(int64_t n, T *a, int64_t col) {
+  for (int64_t j = 0; j < n; j++) {
+    T *x = a + j * col, last = 1 / x[j];
+    for (int64_t k = 0; k < j; k++) {  // the columns before are those of the inverse
+      T t = x[k];
+      FN(add_scaled)(k, t, a + k * col, x);
+      x[k] = t * a[k * col + k];
+    }
+    for (int64_t i = 0; i < j; i++) x[i] *= -last;
+    x[j] = last;
+  }
+}
+
 // L replaces the lower triangle of a, whose rows are contiguous.
 PLAIT_CLONES static int64_t FN(plain_cholesky)(int64_t n, T *a) {
   for (int64_t i = 0; i < n; i++) {
