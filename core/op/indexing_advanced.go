@@ -105,7 +105,7 @@ func (s *selection) launch(op *opContext, x, result *core.Tensor, fill func(x, r
 	for _, t := range temps[first:] {
 		c.In(t)
 	}
-	c.Work = 2 * (core.Numel(s.shape) + result.Numel())
+	c.Work = 2*core.Numel(s.shape) + result.Numel()
 	op.launch(c)
 	for _, t := range temps {
 		t.Release()

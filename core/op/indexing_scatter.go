@@ -146,7 +146,7 @@ func dtypeOf(t *core.Tensor) core.DType {
 func (s *scattering) launch(op *opContext, out *core.Tensor, dim int, index, src *core.Tensor, inPlace bool) {
 	c := contract.ScatterAttrs{Dim: dim, Mode: s.mode}.AddTo(op.call(contract.Scatter).Out(out).In(index).In(src))
 	c.InPlace = inPlace
-	c.Work = 2 * index.Numel()
+	c.Work = index.Numel()
 	op.launch(c)
 }
 
