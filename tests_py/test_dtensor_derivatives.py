@@ -83,6 +83,8 @@ def test_kept_and_given_gradients_have_derivatives(placement):
         x.grad = x.grad.detach()
         (x**3).sum().backward()
         assert x.grad.full_tensor().tolist() == [2 * g for g in kept] == [6.0, 24.0]
+        x.grad.mul_(3)
+        assert x.grad.full_tensor().tolist() == [18.0, 72.0]
 
         s = distribute_tensor(s0, mesh, [Replicate()]).requires_grad_()
         (g,) = plait.autograd.grad(x + 1, x, grad_outputs=s, create_graph=True)

@@ -65,7 +65,8 @@ def test_custom_functions(placed):
 def test_what_custom_functions_save_is_packed(placed):
     whole = plait.arange(15.0).double().reshape(5, 3) / 7
     alone = whole.clone().requires_grad_()
-    sum(y.sin().sum() for y in Cube.apply(alone, 2.0)).backward()
+    sum(y.sin().sum() for y in Cube.apply(alone, 2.0)).backward(create_graph=True)
+    (want,) = plait.autograd.grad(alone.grad.sum(), alone)
 
     def fn(rank):
         def loss(x):
@@ -81,6 +82,16 @@ def test_what_custom_functions_save_is_packed(placed):
         made.backward()
         assert any(isinstance(t, DTensor) for t in kept)
         assert plait.allclose(x.grad.full_tensor(), alone.grad)
+        elsewhere = [Replicate()]
+        moved = saved_tensors_hooks(
+            lambda t: t, lambda t: t.redistribute(placements=elsewhere) if isinstance(t, DTensor) else t
+        )
+        with moved:
+            made = loss(x)
+        x.grad = None
+        made.backward(create_graph=True)
+        (second,) = plait.autograd.grad(x.grad.sum(), x)
+        assert plait.allclose(second.full_tensor(), want)
         with saved_tensors_hooks(lambda t: t, lambda t: getattr(t, "to_local", lambda: t)()):
             made = loss(x)
         with pytest.raises(TypeError, match="unpack_hook returned"):
@@ -390,3 +401,21 @@ def test_embeddings_that_count_how_often_rows_are_used(placement):
         assert weight.grad.full_tensor().tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
     dist.spawn(rank, nprocs=2)
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_layers_see_what_an_input_has_become(distributed):
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        layer = parallelize_module(
+            nn.Sequential(nn.Linear(3, 4)), mesh, {"0": ColwiseParallel(output_layouts=Replicate())}
+        )
+        weight, bias = (p.full_tensor().detach() for p in layer.parameters())
+        x = distribute_tensor(plait.ones(2, 3), mesh, [Replicate()]) if distributed else plait.ones(2, 3)
+        layer(x)
+        x.data = x * 2
+        assert plait.allclose(layer(x), F.linear(plait.full((2, 3), 2.0), weight, bias))
+        (x.to_local() if distributed else x).numpy()[:] = 5
+        assert plait.allclose(layer(x), F.linear(plait.full((2, 3), 5.0), weight, bias))
+
+    on_ranks(2, fn)

@@ -131,3 +131,28 @@ def test_weights_of_classes_get_no_gradient(placement):
     for got, w in on_ranks(2, run):
         assert w is None
         assert plait.allclose(got, want, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("targets", "options", "error"),
+    [
+        (plait.tensor([1, 2]), {}, RuntimeError),
+        (plait.tensor([1, 2, 3]).int(), {}, RuntimeError),
+        (plait.ones(7), {}, RuntimeError),
+        (plait.ones(3, 7).double(), {}, RuntimeError),
+        (plait.tensor([1, 2, 3]), {"label_smoothing": 2.0}, RuntimeError),
+        (plait.tensor([1, 2, 3]), {"reduction": "most"}, ValueError),
+        (plait.tensor([1, 2, 3]), {"weight": plait.ones(7).long()}, RuntimeError),
+    ],
+)
+def test_losses_of_divided_classes_are_checked_as_those_of_one_device(targets, options, error):
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        place = {k: distribute_tensor(v, mesh) if isinstance(v, plait.Tensor) else v for k, v in options.items()}
+        scores = distribute_tensor(plait.ones(3, 7), mesh, [Shard(1)])
+        with pytest.raises(error):
+            F.cross_entropy(scores, distribute_tensor(targets, mesh), **place)
+
+    with pytest.raises(error):
+        F.cross_entropy(plait.ones(3, 7), targets, **options)
+    on_ranks(2, fn)

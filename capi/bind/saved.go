@@ -111,13 +111,18 @@ func PackEnd(status Status) int64 {
 
 // autogradMeta is a tensor's place in the graph without its value. It holds the tensor's node.
 type autogradMeta struct {
-	meta       *core.AutogradMeta
+	meta       *core.AutogradMeta // nil if it has none
 	placements []core.Placement // of a distributed tensor, of whose part on this rank it is
 }
 
-func (m *autogradMeta) Close() { m.meta.Release() }
+func (m *autogradMeta) Close() {
+	if m.meta != nil {
+		m.meta.Release()
+	}
+}
 
-// AutogradMetaOf returns the place of a tensor in the graph, to be given to [AutogradMetaRestore] and released; 0 if it has none.
+// AutogradMetaOf returns the place of a tensor in the graph, and how it lies if it is distributed, to be given to [AutogradMetaRestore] and
+// released; 0 if it has neither.
 func AutogradMetaOf(t Tensor) (status Object) {
 	defer protect("saved_tensors_hooks", &status)
 	v := tensor(t)
@@ -126,14 +131,17 @@ func AutogradMetaOf(t Tensor) (status Object) {
 		return failure(err)
 	}
 	meta := local.AutogradMeta()
-	if meta == nil {
+	placements := dtensor.Placements(v)
+	if meta == nil && placements == nil {
 		return 0
 	}
-	meta.Retain()
-	return handle.AddObject(&autogradMeta{meta, dtensor.Placements(v)})
+	if meta != nil {
+		meta.Retain()
+	}
+	return handle.AddObject(&autogradMeta{meta, placements})
 }
 
-// AutogradMetaRestore returns a tensor over the memory of t at a place in the graph.
+// AutogradMetaRestore returns a tensor over the memory of t at a place in the graph. It moves a distributed one that lies otherwise.
 func AutogradMetaRestore(t Tensor, h Object) (status Tensor) {
 	defer protect("saved_tensors_hooks", &status)
 	v, ok := handle.Object[*autogradMeta](h)
@@ -152,6 +160,9 @@ func AutogradMetaRestore(t Tensor, h Object) (status Tensor) {
 		if x.Err() != nil {
 			return result(x)
 		}
+	}
+	if v.meta == nil {
+		return result(x.Detach())
 	}
 	return result(x.Parts().With(onRank(x).At(v.meta)))
 }

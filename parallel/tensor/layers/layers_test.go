@@ -208,6 +208,8 @@ func TestWrongPlans(t *testing.T) {
 			{map[string]layers.Style{"9": layers.Rows{}}, `the plan names "9"; the module has 0, 1, 1.0`},
 			{map[string]layers.Style{"*.0": layers.Rows{}}, "1.0: divide: Rows wants a Linear or an Embedding, got *nn.LayerNorm"},
 			{map[string]layers.Style{"0": nil}, "0 has no style"},
+			{map[string]layers.Style{"0": (*layers.Columns)(nil)}, "0 has no style"},
+			{map[string]layers.Style{"0": layers.Rows{Pieces: -1}}, "0: want at least one piece, got -1"},
 			{map[string]layers.Style{fmt.Sprint(m.Coordinate()[0]): layers.Columns{}}, "the ranks' plans differ: rank 0 has"},
 		} {
 			assert.ErrorContains(t, layers.Divide(model, m, c.plan), c.want)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -101,6 +102,68 @@ func TestReadyPlansTrainAsOneDevice(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestReadyPlansDivideAllOfABlock(t *testing.T) {
+	attention := func() nn.Layer { return nn.NewMultiheadAttention(width, 2, nn.AttentionOptions{}) }
+	onRanks(t, 2, func(m *mesh.Mesh) error {
+		for _, model := range []nn.Layer{readyModels()["transformer"](), nn.NewSequential(nn.NewSequential(attention())), nn.NewSequential(attention())} {
+			for _, p := range nn.Parameters(model) {
+				p.Keep()
+			}
+			plan, err := layers.Ready(model, layers.ReadyOptions{})
+			if err != nil {
+				return err
+			}
+			if err := layers.Divide(model, m, plan); err != nil {
+				return err
+			}
+			for _, p := range nn.NamedParameters(model) {
+				for end, want := range map[string]core.Placement{"in_proj_weight": core.Shard(0), "in_proj_bias": core.Shard(0), "out_proj.weight": core.Shard(1), "out_proj.bias": core.Replicate()} {
+					if strings.HasSuffix(p.Name, end) {
+						assert.Equal(t, []core.Placement{want}, tensor.Placements(p.Tensor), p.Name)
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// TestLayersSeeWhatAnInputHasBecome changes an input between two layers of a pass, and after it.
+func TestLayersSeeWhatAnInputHasBecome(t *testing.T) {
+	onRanks(t, 2, func(m *mesh.Mesh) error {
+		core.ManualSeed(3)
+		l := nn.NewLinear(2, 4, nn.LinearOptions{NoBias: true})
+		weight := l.Weight.Detach()
+		model := nn.NewSequential(l)
+		out := core.Replicate()
+		if err := layers.Divide(model, m, map[string]layers.Style{"0": layers.Columns{Output: &out, Local: true}}); err != nil {
+			return err
+		}
+		if err := m.BeginPass(); err != nil {
+			return err
+		}
+		x := op.Ones(1, 2)
+		for i := range 3 {
+			if i == 2 {
+				if _, err := m.Pass().End(-1); err != nil {
+					return err
+				}
+			}
+			got, err := core.Values[float64](nn.Call(model, x))
+			if err != nil {
+				return err
+			}
+			want, err := core.Values[float64](op.Linear(x, weight, nil))
+			if err != nil {
+				return err
+			}
+			assert.InDeltaSlice(t, want, got, 1e-12)
+			x.Adopt(op.Full([]int{1, 2}, core.Num(float64(i+2)), op.TensorOptions{}))
+		}
+		return nil
+	})
 }
 
 // TestWhatReadyPlansExchange counts the collectives of a block, of the heads and of the features.

@@ -86,8 +86,8 @@ class _Made:
 def _once(x: Tensor, what: Any, make: Callable[[], Made]) -> Made:
     """Returns what `make` makes of x, and the same again as long as x is as it was.
 
-    That is in one pass of a model, or where x is what an operation has made. Other tensors, such as those over memory of
-    NumPy's, may change unseen, and ranks may call their layers with one more often than with another.
+    That is in one pass of a model, or where x is what an operation has made. Other tensors, such as those over memory
+    of NumPy's, may change unseen, and ranks may call their layers with one more often than with another.
     """
     rank = here()
     if x.is_inference() or (x.is_leaf and not rank.passing):
