@@ -1786,11 +1786,12 @@ plait_status plait_pack_done(plait_status status, int64_t key);
 // with their nodes.
 int64_t plait_pack_end(plait_status status);
 
-// plait_autograd_meta_of returns the place of a tensor in the graph, to be given to
-// plait_autograd_meta_restore and released; 0 if it has none.
+// plait_autograd_meta_of returns the place of a tensor in the graph, and how it lies if it is distributed, to
+// be given to plait_autograd_meta_restore and released; 0 if it has neither.
 plait_object plait_autograd_meta_of(plait_tensor t);
 
-// plait_autograd_meta_restore returns a tensor over the memory of t at a place in the graph.
+// plait_autograd_meta_restore returns a tensor over the memory of t at a place in the graph. It moves a
+// distributed one that lies otherwise.
 plait_tensor plait_autograd_meta_restore(plait_tensor t, plait_object h);
 
 // --- scaler ---

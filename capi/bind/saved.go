@@ -112,7 +112,7 @@ func PackEnd(status Status) int64 {
 // autogradMeta is a tensor's place in the graph without its value. It holds the tensor's node.
 type autogradMeta struct {
 	meta       *core.AutogradMeta // nil if it has none
-	placements []core.Placement // of a distributed tensor, of whose part on this rank it is
+	placements []core.Placement   // of a distributed tensor, of whose part on this rank it is
 }
 
 func (m *autogradMeta) Close() {
