@@ -212,7 +212,7 @@ func (m *rendezvous) record(p *rankCall) {
 // lose fails the transfers with a process. Its ranks are removed already.
 func (m *rendezvous) lose(process int, err error) {
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	for _, j := range m.jobs {
 		j.lose(process, err)
 	}

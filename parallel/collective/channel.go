@@ -100,7 +100,7 @@ func (l *local) revoke(channel uint64, cause error) error {
 	m.tellRevoked(channel, l.rank, r.err)
 	m.revokeBy(channel, l.rank, r)
 	asked := m.undecided(channel, l.rank)
-	m.mu.Unlock()
+	m.unlock()
 	for _, w := range asked {
 		w.arrivedWithin(verdictWait)
 	}

@@ -14,8 +14,10 @@ type deferredEvent struct {
 	ready  chan struct{} // closed when the parts are known
 	events []core.Event  // the parts
 
-	job    deferring    // whose end it is, or nil
-	before []core.Event // without a job: the events after which the parts are known
+	job    deferring     // whose end it is, or nil
+	world  *world        // of several processes, whose messages a waiter moves along, or nil
+	idle   time.Duration // how long it does so after the last one
+	before []core.Event  // without a job: the events after which the parts are known
 }
 
 // deferring is a job whose end is a deferredEvent.
@@ -45,12 +47,31 @@ func (e *deferredEvent) Wait() {
 
 // Parts implements [core.Joint].
 func (e *deferredEvent) Parts() []core.Event {
-	<-e.ready
+	if !e.spin(-1) {
+		<-e.ready
+	}
 	return e.events
+}
+
+// spin moves messages along for a while, at most for d unless d is negative, and reports whether the parts are known.
+func (e *deferredEvent) spin(d time.Duration) bool {
+	if e.world != nil {
+		e.world.move(&e.known, e.idle, d)
+	}
+	return e.known.Load()
 }
 
 // Known implements [core.Joint].
 func (e *deferredEvent) Known(d time.Duration) bool {
+	if d <= 0 {
+		return e.known.Load()
+	}
+	end := time.Now().Add(d)
+	return e.spin(d) || e.parked(time.Until(end))
+}
+
+// parked is Known for who does not move messages along.
+func (e *deferredEvent) parked(d time.Duration) bool {
 	if e.known.Load() {
 		return true
 	}

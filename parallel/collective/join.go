@@ -330,7 +330,7 @@ func (w *world) receive(from int, message []byte) {
 		if m := w.group(r, from, kind, message); m != nil {
 			m.mu.Lock()
 			m.receive(from, kind, r)
-			m.mu.Unlock()
+			m.unlock()
 		}
 	}
 	w.damaged(from, r)

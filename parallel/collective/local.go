@@ -40,7 +40,7 @@ func (l *local) start(o *Operation) *Work {
 	p := &rankCall{local: l, rank: l.rank, op: o, work: newWork(o.label())}
 	p.work.spin, p.work.local, p.work.group, p.work.purpose = spinOf(len(m.ranks)), l, o.group, o.Purpose
 	if len(m.peers) > 0 {
-		p.work.progress = m.world.transport.Progress
+		p.work.world = m.world
 	}
 	l.noteCaller()
 	m.records[l.rank].add(o, p.work)

@@ -15,7 +15,7 @@ const anyone = -1
 // pair matches a send with a recv, in the order of the calls, or queues it. Sends to other processes are matched there.
 func (m *rendezvous) pair(p *rankCall) {
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
 		p.fail(r.err)
 		return

@@ -32,6 +32,17 @@ type rendezvous struct {
 	relays     map[[2]int]*relay // by sender and receiver, or everyone for collectives
 	jobs       map[roundKey]*wireJob
 	newest     map[uint64][]*wireJob // by channel, the last jobs of its rounds
+	later      []func()              // what jobs do once mu is unlocked
+}
+
+// unlock unlocks the rendezvous after something that jobs may have waited for, and carries them on.
+func (m *rendezvous) unlock() {
+	later := m.later
+	m.later = nil
+	m.mu.Unlock()
+	for _, f := range later {
+		f()
+	}
 }
 
 type child struct {
@@ -51,7 +62,7 @@ func newRendezvous(w *world, id uint64, ranks []int) *rendezvous {
 		m.records[i].size = w.flight.size
 	}
 	m.mu.Lock() // later messages wait for the early ones
-	defer m.mu.Unlock()
+	defer m.unlock()
 	w.mu.Lock()
 	for i, r := range ranks {
 		if err := w.absent[r]; err != nil {
@@ -115,7 +126,7 @@ func (m *rendezvous) waitRelays(i int) {
 // removeRank fails everything that waits for rank i. Rounds at which it has arrived continue. It reports whether the rank was there.
 func (m *rendezvous) removeRank(i int, err error) bool {
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	return m.remove(i, err)
 }
 

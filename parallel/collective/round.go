@@ -66,7 +66,7 @@ func (r *round) forget() {
 // join adds a call of this process's rank to its round.
 func (m *rendezvous) join(p *rankCall) {
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	if r := m.revoked[p.op.channel]; r != nil {
 		p.fail(r.err)
 		m.tellFailed(p.key(), r.err)
@@ -109,7 +109,7 @@ func (m *rendezvous) arrive(p *rankCall) {
 // failRound fails the round because p's tensors cannot take part.
 func (m *rendezvous) failRound(p *rankCall, err error) {
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	if m.revoked[p.op.channel] != nil {
 		return
 	}
@@ -260,7 +260,7 @@ func (m *rendezvous) elsewhere(i int) string {
 func (r *round) expire(after time.Duration, log func(string)) {
 	m := r.rendezvous
 	core.Lock(&m.mu)
-	defer m.mu.Unlock()
+	defer m.unlock()
 	if r.over {
 		return
 	}

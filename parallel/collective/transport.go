@@ -22,9 +22,9 @@ type Transport interface {
 	// Recv receives a message of exactly len(data) bytes. done is as of Send. If the error has a method Held() bool that returns true, the
 	// transport may still use data, which must not be freed until the process ends.
 	Recv(from int, tag uint32, data []byte, done func(error))
-	// Progress moves messages along and calls listeners and done functions that are due, if no other goroutine is doing so. Waiters that spin
-	// call it.
-	Progress()
+	// Progress moves messages along and calls listeners and done functions that are due, if no other goroutine is doing so. It reports whether
+	// anything happened. Waiters that spin call it, and it lets other threads compute if nothing has happened for a while.
+	Progress() bool
 	// Lose marks a process as lost: pending and later operations with it end with err.
 	Lose(process int, err error)
 	// Lost sets the function that is called once for each process with which communication has failed.

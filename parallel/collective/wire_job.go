@@ -33,6 +33,7 @@ type wireJob struct {
 	units      []*wireUnit
 	received   int     // messages to this process
 	steps      []*step // of a linked job: those that this process runs
+	driven     bool    // the host can address all tensors: see [wireJob.begin]
 	end        *deferredEvent
 	held       atomic.Bool // the transport may still use its memory
 	written    atomic.Bool // outputs have changed, or may have
@@ -43,6 +44,7 @@ type wireJob struct {
 	complete bool              // of a small job: all inputs have come
 	arrived  chan struct{}     // closed then, or if the job fails
 	last     []core.Event      // copies to devices
+	driving                    // of a driven job
 }
 
 // needs reports whether the job lacks data of another process. That of a small job comes with its messages.
@@ -98,7 +100,7 @@ const onlyCall = 1
 func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCall, plan []step, small bool) *wireJob {
 	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small, end: newDeferredEvent(),
 		arrived: make(chan struct{}), peers: map[int]*wirePeer{}}
-	j.end.job = j
+	j.end.job, j.end.world, j.end.idle = j, m.world, spinOf(len(m.ranks))
 	for _, p := range calls {
 		if !p.here() {
 			if j.peers[p.process] == nil {
@@ -114,6 +116,7 @@ func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCa
 		j.assign()
 	default:
 		j.units, j.received = j.cut()
+		j.driven = !slices.ContainsFunc(calls, func(p *rankCall) bool { return p.here() && p.stagers.fromHost != nil })
 	}
 	return j
 }
@@ -172,6 +175,10 @@ func (j *wireJob) launch(early map[int]readiness) {
 		p.noteEnd(j.end)
 		p.work.settle([]core.Event{j.end}, nil)
 	}
+	if j.driven && len(j.before) == 0 && len(j.waits()) == 0 {
+		m.later = append(m.later, func() { j.begin(j.await()) })
+		return
+	}
 	go j.run()
 }
 
@@ -187,6 +194,10 @@ func (j *wireJob) run() {
 		return
 	}
 	err := j.await()
+	if j.driven {
+		j.begin(err)
+		return
+	}
 	if j.small {
 		j.mu.Lock()
 		j.check()
@@ -242,7 +253,7 @@ func (j *wireJob) await() error {
 // awaitTurn waits for the jobs that must end first.
 func (j *wireJob) awaitTurn() error {
 	for _, o := range j.before {
-		if err := j.BlockOn(o.end, onlyCall, o.end.Known); err != nil {
+		if err := j.BlockOn(o.end, onlyCall, o.end.parked); err != nil {
 			return err
 		}
 	}
@@ -274,7 +285,7 @@ func (j *wireJob) finish() {
 	j.failOutputs()
 	m := j.rendezvous
 	m.world.drop(j)
-	m.mu.Lock()
+	core.Lock(&m.mu)
 	delete(m.jobs, j.key)
 	if left := slices.DeleteFunc(m.newest[j.key.channel], func(o *wireJob) bool { return o == j }); len(left) > 0 {
 		m.newest[j.key.channel] = left
@@ -347,6 +358,7 @@ func (j *wireJob) peerReady(process int, state readiness) {
 	if p := j.peers[process]; p != nil && !p.isReady {
 		p.isReady, p.readiness = true, state
 		close(p.ready)
+		j.carryOnLater()
 	}
 }
 
@@ -357,6 +369,7 @@ func (j *wireJob) peerEnded(process int, err error) {
 	if p := j.peers[process]; p != nil && !p.hasEnded {
 		p.hasEnded, p.failure = true, err
 		close(p.ended)
+		j.carryOnLater()
 	}
 }
 
@@ -380,6 +393,7 @@ func (j *wireJob) refused(process int, err error) {
 	}
 	j.mu.Unlock()
 	j.fail(err)
+	j.carryOnLater()
 }
 
 // lose fails the job if it needs a lost process, or the process has said that its data is not valid.

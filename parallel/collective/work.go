@@ -15,6 +15,8 @@ import (
 const (
 	shortSpin = 10 * time.Microsecond
 	longSpin  = 100 * time.Microsecond
+	// acrossSpin is how long a waiter spins after the last message of another process. The transport lets others compute meanwhile.
+	acrossSpin = 2 * time.Millisecond
 )
 
 // spinOf returns the spin time in a group of the given size.
@@ -62,13 +64,13 @@ func (t *times) end(now int64) { t.ended.CompareAndSwap(0, now) }
 // An outcome is the part of a Work that a storage keeps while its memory may be in use. It must not refer to storages: a storage that its
 // own cleanup can reach is never collected.
 type outcome struct {
-	settled  atomic.Bool   // launched on the streams, or failed
-	ready    chan struct{} // closed when settled
-	err      error         // set before settled
-	spin     time.Duration // how long a waiter spins
-	progress func()        // moves messages of other processes along; nil if all ranks are in this one
-	events   []core.Event  // set before settled: done when no rank uses the memory any more
-	over     atomic.Bool   // all of them were done when somebody asked: works of empty tensors end with others, which do so in turn
+	settled atomic.Bool   // launched on the streams, or failed
+	ready   chan struct{} // closed when settled
+	err     error         // set before settled
+	spin    time.Duration // how long a waiter spins
+	world   *world        // of several processes, whose messages a waiter moves along, or nil
+	events  []core.Event  // set before settled: done when no rank uses the memory any more
+	over    atomic.Bool   // all of them were done when somebody asked: works of empty tensors end with others, which do so in turn
 }
 
 func newWork(label string) *Work {
@@ -187,12 +189,10 @@ func (w *Work) restoreOutputs() error {
 // arrivedWithin waits until the work is settled, at most for d unless d is negative.
 func (w *outcome) arrivedWithin(d time.Duration) bool {
 	start := time.Now()
-	for i := 1; !w.settled.Load(); i++ {
+	moved := w.world != nil && w.world.move(&w.settled, w.spin, d)
+	for i := 1; !moved && !w.settled.Load(); i++ {
 		if i%64 == 0 && time.Since(start) > w.spin {
 			break
-		}
-		if w.progress != nil {
-			w.progress()
 		}
 	}
 	if w.settled.Load() {

@@ -25,6 +25,7 @@ type world struct {
 	homes     []int     // process of each rank; nil in a world of one process
 	tags      atomic.Uint32
 	sent      atomic.Int64 // bytes of messages and data
+	moving    atomic.Bool  // a waiter moves messages along
 	sharing   *sharing     // nil in a world of one process
 
 	mu      sync.Mutex
@@ -180,4 +181,27 @@ func derived(from, n uint64) uint64 {
 		return x ^ x>>31
 	}
 	return max(mix(mix(from+0x9e3779b97f4a7c15)+n*0x9e3779b97f4a7c15), 2) // 0 and 1 are the first channel and group
+}
+
+// move moves messages along until known is set, or none has come for a while: for longer if each rank has a core, when spin is longSpin.
+// Unless d is negative, it ends after d and that while. One waiter at a time does so; it reports whether this one did.
+func (w *world) move(known *atomic.Bool, spin, d time.Duration) bool {
+	if !w.moving.CompareAndSwap(false, true) {
+		return false
+	}
+	defer w.moving.Store(false)
+	if spin == longSpin {
+		spin = acrossSpin
+	}
+	begin := time.Now()
+	for last := begin; !known.Load(); {
+		active, now := w.transport.Progress(), time.Now()
+		if active {
+			last = now
+		}
+		if now.Sub(last) > spin || d >= 0 && now.Sub(begin) > d+spin {
+			break
+		}
+	}
+	return true
 }

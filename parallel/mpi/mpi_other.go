@@ -49,7 +49,7 @@ func (*Transport) Send(_ int, _ uint32, _ []byte, done func(error)) { done(errPl
 func (*Transport) Recv(_ int, _ uint32, _ []byte, done func(error)) { done(errPlatform) }
 
 // Progress does nothing.
-func (*Transport) Progress() {}
+func (*Transport) Progress() bool { return false }
 
 // Lose does nothing.
 func (*Transport) Lose(int, error) {}

@@ -8,7 +8,6 @@ package mpi
 import "C"
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -22,9 +21,11 @@ const (
 	quiet     = 10 * time.Millisecond  // without anything happening, before naps get longer
 	waitNap   = 400 * time.Microsecond // of sleep at most while operations are pending
 	idleNap   = 2 * time.Millisecond   // of sleep at most when none are: shorter ones take more than 3 % of a core in virtual machines
+	longWatch = 50 * time.Millisecond  // of sleeps after which the schedule is looked at again
 	sparing   = 4                      // cores for each process, of which one is to spare
 	late      = time.Microsecond       // that a sleep may end
-	polledNow = 20 * time.Microsecond  // since a call of Progress, after which others may be expected
+	polledNow = 100 * time.Microsecond // since a call of Progress, after which others may be expected
+	patience  = 500 * time.Microsecond // without anything happening, before calls of Progress let other threads compute
 )
 
 // States of the transport's goroutine.
@@ -39,14 +40,25 @@ type sleep struct {
 	state  atomic.Int32
 	word   C.uint32_t   // what the sleeper waits on
 	polled atomic.Int64 // when Progress was last called, in nanoseconds after begin
+	moved  atomic.Int64 // when it last moved something
 	begin  time.Time
+	polls  C.uint32_t // counts calls of Progress
 	ended  atomic.Bool
 }
 
-// Progress moves messages along, and calls listeners and done functions that are due, unless another goroutine is doing so.
-func (t *Transport) Progress() {
-	t.sleep.polled.Store(int64(time.Since(t.sleep.begin)))
-	t.turn()
+// Progress moves messages along, and calls listeners and done functions that are due, unless another goroutine is doing so. It reports whether
+// anything happened. If nothing has for a while, it lets other threads compute.
+func (t *Transport) Progress() bool {
+	now := int64(time.Since(t.sleep.begin))
+	t.sleep.polled.Store(now)
+	atomic.AddUint32((*uint32)(&t.sleep.polls), 1)
+	active := t.turn()
+	if active {
+		t.sleep.moved.Store(now)
+	} else if now-t.sleep.moved.Load() > int64(patience) {
+		C.plaitk_mpi_yield()
+	}
+	return active
 }
 
 // turn polls once and makes the calls that are due. It reports whether anything happened.
@@ -76,7 +88,11 @@ func (t *Transport) poll() (active bool) {
 	if t.gone != nil {
 		return false
 	}
-	n := int(C.plaitk_mpi_poll(t.m))
+	return t.polled(int(C.plaitk_mpi_poll(t.m)))
+}
+
+// polled takes note of n results, and reports whether there are any. The lock is held.
+func (t *Transport) polled(n int) bool {
 	if n < 0 {
 		t.stop(t.broken(n))
 		return true
@@ -95,8 +111,12 @@ func (t *Transport) communicate() {
 	C.plaitk_mpi_punctual(C.int64_t(late))
 	last, pause := time.Now(), firstNap
 	var count uint64
+	found := false
 	for !t.sleep.ended.Load() {
-		active := t.turn()
+		active := found
+		if !t.othersPoll() {
+			active = t.turn() || found
+		}
 		if c := t.count.Load(); c != count {
 			count, active = c, true
 		}
@@ -104,21 +124,19 @@ func (t *Transport) communicate() {
 		if active {
 			last, pause = now, firstNap
 		}
-		switch {
-		case t.othersPoll():
-			t.nap(nap, func() bool { return true })
-		case now.Sub(last) < spin:
-		default:
-			most := nap
-			switch since := now.Sub(last); {
-			case since > quiet:
-				most = t.longest()
-			case since < soon && runtime.NumCPU() >= sparing*t.processes:
-				most = firstNap
-			}
-			pause = min(pause*5/4, most)
-			t.nap(pause, func() bool { return t.count.Load() == count && t.due.waiting.Load() == 0 })
+		since := now.Sub(last)
+		if found = false; t.spare && since < spin {
+			continue
 		}
+		most, limit := nap, quiet-since
+		switch {
+		case since >= quiet:
+			most, limit = t.longest()
+		case since < soon && t.spare:
+			most, limit = firstNap, soon-since
+		}
+		found = t.watch(min(pause, most), most, limit, func() bool { return t.count.Load() == count && t.due.waiting.Load() == 0 })
+		pause = most
 	}
 	t.leave()
 	close(t.left)
@@ -129,37 +147,53 @@ func (t *Transport) othersPoll() bool {
 	return time.Since(t.sleep.begin)-time.Duration(t.sleep.polled.Load()) < polledNow
 }
 
-// longest returns how long to sleep at most. Those that listen do not count as pending.
-func (t *Transport) longest() time.Duration {
+// longest returns how long to sleep at most after a while without messages, and when to ask again. Those that listen do not count as pending.
+func (t *Transport) longest() (most, limit time.Duration) {
 	if !t.mpi.TryLock() {
-		return waitNap
+		return waitNap, nap
 	}
 	defer t.mpi.Unlock()
-	if len(t.slots)-len(t.free) > t.processes {
-		return waitNap
+	switch {
+	case len(t.ending) > 0:
+		return waitNap, waitNap // it has a time limit
+	case len(t.slots)-len(t.free) > t.processes:
+		return waitNap, longWatch
 	}
-	return idleNap
+	return idleNap, longWatch
 }
 
-// nap sleeps if nothing is to be done, which is asked when the transport can be woken.
-func (t *Transport) nap(d time.Duration, nothing func() bool) {
+// watch sleeps, and polls after each sleep, if nothing is to be done, which is asked when the transport can be woken. It returns when it is
+// woken or after a limit, or when a message has come, which it reports. Meanwhile Go's scheduler, for which short calls of C are costly, is
+// not involved.
+func (t *Transport) watch(pause, most, limit time.Duration, nothing func() bool) (active bool) {
 	seen := atomic.LoadUint32((*uint32)(&t.sleep.word))
-	if d > nap {
+	if most > nap {
 		t.sleep.state.Store(sleeping)
 	} else {
 		t.sleep.state.Store(napping)
 	}
+	n := C.int(0)
 	if nothing() && !t.sleep.ended.Load() {
-		C.plaitk_mpi_sleep(&t.sleep.word, C.uint32_t(seen), C.int64_t(d))
+		n = C.plaitk_mpi_watch(t.m, (*C.uint32_t)(&t.mpi.word), &t.sleep.word, C.uint32_t(seen), &t.sleep.polls,
+			C.int64_t(pause), C.int64_t(most), C.int64_t(limit))
 	}
 	t.sleep.state.Store(awake)
+	if n == 0 {
+		return false
+	}
+	t.mpi.takeOver()
+	active = t.gone == nil && t.polled(int(n))
+	t.mpi.Unlock()
+	t.issue()
+	t.deliver()
+	return active
 }
 
 // rouse wakes the transport's goroutine, unless it naps and another goroutine is polling.
 func (t *Transport) rouse() {
 	switch state := t.sleep.state.Load(); {
 	case state == awake:
-	case state == napping && t.othersPoll():
+	case state == napping && (!t.spare || t.othersPoll()):
 	default:
 		if t.sleep.state.CompareAndSwap(state, awake) {
 			C.plaitk_mpi_wake(&t.sleep.word)

@@ -4,6 +4,7 @@
 #include "common.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -122,14 +123,39 @@ void *plaitk_mpi_memory(uint64_t bytes) { return malloc(bytes); }
 
 int plaitk_mpi_thread(void) { return syscall(SYS_gettid); }
 
-void plaitk_mpi_sleep(uint32_t *word, uint32_t seen, int64_t nanoseconds) {
+static void sleep_for(uint32_t *word, uint32_t seen, int64_t nanoseconds) {
   struct timespec t = {nanoseconds / 1000000000, nanoseconds % 1000000000};
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, &t, NULL, 0);
+}
+
+int plaitk_mpi_watch(plaitk_mpi *m, uint32_t *lock, uint32_t *word, uint32_t seen, uint32_t *polls, int64_t pause,
+                     int64_t most, int64_t limit) {
+  uint32_t others = __atomic_load_n(polls, __ATOMIC_RELAXED);
+  for (int64_t slept = 0; slept < limit;) {
+    sleep_for(word, seen, pause);
+    if (__atomic_load_n(word, __ATOMIC_SEQ_CST) != seen) return 0;
+    slept += pause;
+    pause = pause * 5 / 4 < most ? pause * 5 / 4 : most;
+    uint32_t now = __atomic_load_n(polls, __ATOMIC_RELAXED), unlocked = 0;
+    if (now != others) {
+      others = now; // they poll, and there is no need to do it here
+      pause = most;
+      continue;
+    }
+    if (!__atomic_compare_exchange_n(lock, &unlocked, PLAITK_MPI_WATCHING, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      continue;
+    int n = plaitk_mpi_poll(m);
+    if (n) return n;
+    __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+  }
+  return 0;
 }
 
 void plaitk_mpi_wake(uint32_t *word) {
   __atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
+
+int plaitk_mpi_yield(void) { return sched_yield(); }
 
 void plaitk_mpi_punctual(int64_t nanoseconds) { prctl(PR_SET_TIMERSLACK, nanoseconds, 0, 0, 0); }

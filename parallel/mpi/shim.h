@@ -101,15 +101,24 @@ void plaitk_mpi_describe(plaitk_mpi *m, int code, char text[PLAITK_MPI_TEXT]);
 // communicator, and finalises MPI if m has initialised it and nobody else has finalised it. It may be called once.
 void plaitk_mpi_leave(plaitk_mpi *m, int everyone);
 
+#define PLAITK_MPI_WATCHING 2
+
 // plaitk_mpi_memory returns memory for free, or NULL.
 void *plaitk_mpi_memory(uint64_t bytes);
 
 // plaitk_mpi_thread returns the number of the calling thread.
 int plaitk_mpi_thread(void);
 
-// plaitk_mpi_sleep lets the calling thread sleep until plaitk_mpi_wake changes the word, or for some time at most.
-void plaitk_mpi_sleep(uint32_t *word, uint32_t seen, int64_t nanoseconds);
+// plaitk_mpi_watch sleeps for pause nanoseconds, then for longer ones up to most, and calls plaitk_mpi_poll after each
+// sleep, unless others have polled, whose calls polls counts, or have the lock. It returns 0 when plaitk_mpi_wake has
+// changed the word from what was seen, or after a limit. It returns other results of plaitk_mpi_poll with the word of the
+// lock at PLAITK_MPI_WATCHING.
+int plaitk_mpi_watch(plaitk_mpi *m, uint32_t *lock, uint32_t *word, uint32_t seen, uint32_t *polls, int64_t pause,
+                     int64_t most, int64_t limit);
 void plaitk_mpi_wake(uint32_t *word);
+
+// plaitk_mpi_yield lets other threads compute.
+int plaitk_mpi_yield(void);
 
 // plaitk_mpi_punctual lets sleeps of the calling thread end at most some time too late.
 void plaitk_mpi_punctual(int64_t nanoseconds);

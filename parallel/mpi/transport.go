@@ -23,7 +23,8 @@ type Transport struct {
 	process, processes int
 	tags               uint32 // number of tags for data
 	farewell           time.Duration
-	thread             int // of the transport's goroutine
+	thread             int  // of the transport's goroutine
+	spare              bool // there are cores for it to poll on
 
 	given struct {
 		sync.Mutex
@@ -33,7 +34,7 @@ type Transport struct {
 	queued atomic.Int64  // length of given.list
 	count  atomic.Uint64 // number of operations ever given
 
-	mpi       sync.Mutex // guards what follows, and calls into MPI
+	mpi       lock // guards what follows, and calls into MPI
 	m         *C.plaitk_mpi
 	slots     []slot // by the number that MPI's results name
 	free      []int  // numbers of slots that are not used
@@ -96,6 +97,7 @@ func newTransport(m *C.plaitk_mpi, library *Library) *Transport {
 		thread: int(C.plaitk_mpi_thread()), left: make(chan struct{}), met: &operation{kind: meeting, peer: int(m.process)},
 		library: library, process: int(m.process), processes: int(m.processes), farewell: farewell, m: m,
 		tags: uint32(min(int64(m.tags), 1<<24)), lost: make([]error, m.processes),
+		spare: runtime.NumCPU() >= sparing*int(m.processes),
 	}
 	t.sleep.begin = time.Now()
 	t.mpi.Lock()
@@ -163,9 +165,16 @@ func (t *Transport) give(o *operation) {
 
 // issue starts what was given, unless another goroutine has the lock, which then does.
 func (t *Transport) issue() {
-	for t.queued.Load() > 0 && t.mpi.TryLock() {
-		t.take()
-		t.mpi.Unlock()
+	for t.queued.Load() > 0 {
+		switch {
+		case t.mpi.TryLock():
+			t.take()
+			t.mpi.Unlock()
+		case !t.mpi.watched():
+			return
+		default:
+			C.plaitk_mpi_yield() // the watcher does not look
+		}
 	}
 }
 

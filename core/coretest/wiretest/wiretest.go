@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -152,26 +153,30 @@ func (t *Transport) Post(to int, message []byte) {
 	}
 }
 
-// Progress delivers messages that are due.
-func (t *Transport) Progress() {
+// Progress delivers messages that are due, and reports whether there were any.
+func (t *Transport) Progress() (active bool) {
 	if t.busy.TryLock() {
-		defer t.busy.Unlock()
-		t.deliver()
+		_, active = t.deliver()
+		t.busy.Unlock()
 	}
+	if !active {
+		runtime.Gosched()
+	}
+	return active
 }
 
 // deliver delivers messages that are due, and returns how long the next one takes. The caller holds busy.
-func (t *Transport) deliver() time.Duration {
+func (t *Transport) deliver() (wait time.Duration, active bool) {
 	for {
 		t.mu.Lock()
 		if len(t.inbox) == 0 || t.ended {
 			t.mu.Unlock()
-			return time.Hour
+			return time.Hour, active
 		}
 		l := t.inbox[0]
 		if wait := time.Until(l.due); wait > 0 {
 			t.mu.Unlock()
-			return wait
+			return wait, active
 		}
 		t.inbox = t.inbox[1:]
 		f := t.listener
@@ -179,6 +184,7 @@ func (t *Transport) deliver() time.Duration {
 		t.mu.Unlock()
 		if !drop {
 			f(l.from, l.message)
+			active = true
 		}
 	}
 }
@@ -186,7 +192,7 @@ func (t *Transport) deliver() time.Duration {
 func (t *Transport) run() {
 	for {
 		t.busy.Lock()
-		wait := t.deliver()
+		wait, _ := t.deliver()
 		t.busy.Unlock()
 		timer := time.NewTimer(wait)
 		select {
