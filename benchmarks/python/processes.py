@@ -84,9 +84,9 @@ def sums(blocks: int) -> None:
 
         own()
         sides = [library.sum(x.data_ptr(), size // 4), own]
-        calls = max(1, min(500, (8 << 20) // size))
+        calls = max(1, min(20, (4 << 20) // size))  # few, so that most blocks are not interrupted by others
         times: list[list[float]] = [[], []]
-        for _ in range(blocks):
+        for _ in range(blocks * (5 if size < 1 << 20 else 1)):
             for side, run in enumerate(sides):
                 library.meet()
                 run()
@@ -165,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mpi", nargs="*", default=["openmpi", "mpich"], help="launchers, as of distributed.run")
     parser.add_argument("--only", nargs="*", default=["sums", "training", "idle"])
-    parser.add_argument("--blocks", type=int, default=31, help="of calls of each side, for each size")
+    parser.add_argument("--blocks", type=int, default=41, help="of calls of each side, for each size")
     parser.add_argument("--rounds", type=int, default=5, help="of training in each way")
     parser.add_argument("--steps", type=int, default=60, help="of training in a round")
     parser.add_argument("--seconds", type=float, default=5, help="of doing nothing")

@@ -46,10 +46,11 @@ func (j *wireJob) touch() {
 // address returns the address of a region in host memory; see touch.
 func address(s core.Region) unsafe.Pointer { return unsafe.Add(s.Memory.Ptr, s.Offset) }
 
-// note keeps the first error.
+// note keeps the first error, with which the job has failed.
 func (x *unitMemory) note(err error) {
-	if x.err == nil {
+	if x.err == nil && err != nil {
 		x.err = err
+		x.job.fail(err)
 	}
 }
 

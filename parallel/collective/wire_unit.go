@@ -12,7 +12,7 @@ import (
 const (
 	// reduceChunk is the number of bytes of each rank that are summed at a time, while others are on the wire. With many ranks it is smaller,
 	// because the inputs of all of them are in memory.
-	reduceChunk      = 1 << 20
+	reduceChunk      = 256 << 10
 	reduceChunkTotal = 16 << 20
 	// copyChunk is the number of bytes that are sent at a time where nothing is summed.
 	copyChunk = 4 << 20
@@ -138,6 +138,7 @@ func (j *wireJob) runUnit(u *wireUnit, tag uint32, done func(err error)) {
 	for _, m := range u.inputs {
 		sent.send(m, sources[m.input], size)
 	}
+	j.noteSent()
 	sent.then(func(err error) { // before the result comes: it may take the place of the input
 		if x.note(err); len(u.results) > 0 {
 			x.land(tag, end)
@@ -183,6 +184,7 @@ func (x *unitMemory) own(tag uint32, end func()) {
 		for _, m := range u.results {
 			sent.send(m, result, x.size)
 		}
+		j.noteSent()
 		x.store()
 		sent.then(func(err error) {
 			x.note(err)

@@ -16,7 +16,7 @@ const (
 	shortSpin = 10 * time.Microsecond
 	longSpin  = 100 * time.Microsecond
 	// acrossSpin is how long a waiter spins after the last message of another process. The transport lets others compute meanwhile.
-	acrossSpin = 2 * time.Millisecond
+	acrossSpin = 5 * time.Millisecond
 )
 
 // spinOf returns the spin time in a group of the given size.

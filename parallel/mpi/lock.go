@@ -37,4 +37,4 @@ func (l *lock) Unlock() { atomic.StoreUint32(&l.word, unlocked) }
 func (l *lock) watched() bool { return atomic.LoadUint32(&l.word) == watching }
 
 // takeOver makes the watcher's lock that of the caller.
-func (l *lock) takeOver() { atomic.StoreUint32(&l.word, locked) }
+func (l *lock) takeOver() { atomic.CompareAndSwapUint32(&l.word, watching, locked) }

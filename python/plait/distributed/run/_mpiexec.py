@@ -115,7 +115,9 @@ def command(
     total = a.processes * a.nodes
     line = [path]
     if kind == "openmpi":
-        line += ["-n", str(total), "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+        line += ["-n", str(total), "--oversubscribe", "--bind-to", "none"]
+        if a.processes > (os.cpu_count() or 1):
+            line += ["--mca", "mpi_yield_when_idle", "1"]  # else a poll could take as long as another process computes
         line += ["--enable-recovery", "--mca", "orte_abort_on_non_zero_status", "0"]
         if a.nodes > 1:
             line += ["--map-by", f"ppr:{a.processes}:node"]
