@@ -40,7 +40,7 @@ type sleep struct {
 	state  atomic.Int32
 	word   C.uint32_t   // what the sleeper waits on
 	polled atomic.Int64 // when Progress was last called, in nanoseconds after begin
-	moved  atomic.Int64 // when it last moved something
+	moved  atomic.Int64 // when it last moved something, or began to be called
 	begin  time.Time
 	polls  C.uint32_t // counts calls of Progress
 	ended  atomic.Bool
@@ -50,10 +50,10 @@ type sleep struct {
 // anything happened. If nothing has for a while, it lets other threads compute.
 func (t *Transport) Progress() bool {
 	now := int64(time.Since(t.sleep.begin))
-	t.sleep.polled.Store(now)
+	before := t.sleep.polled.Swap(now)
 	atomic.AddUint32((*uint32)(&t.sleep.polls), 1)
 	active := t.turn()
-	if active {
+	if active || now-before > int64(polledNow) { // the first of several
 		t.sleep.moved.Store(now)
 	} else if now-t.sleep.moved.Load() > int64(patience) {
 		C.plaitk_mpi_yield()
@@ -193,7 +193,7 @@ func (t *Transport) watch(pause, most, limit time.Duration, nothing func() bool)
 func (t *Transport) rouse() {
 	switch state := t.sleep.state.Load(); {
 	case state == awake:
-	case state == napping && (!t.spare || t.othersPoll()):
+	case state == napping && t.due.waiting.Load() == 0 && (!t.spare || t.othersPoll()): // it polls soon, or they do
 	default:
 		if t.sleep.state.CompareAndSwap(state, awake) {
 			C.plaitk_mpi_wake(&t.sleep.word)
