@@ -40,8 +40,9 @@ class Library:
         path = next(p for line in maps if "libmp" in Path(p := line.split()[-1]).name)
         self._mpi, self.name = ctypes.CDLL(path), Path(path).name
         if hasattr(self._mpi, "ompi_mpi_float"):
-            at = lambda name: ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(self._mpi, name)))
-            world, self._float, self._sum = at("ompi_mpi_comm_world"), at("ompi_mpi_float"), at("ompi_mpi_op_sum")
+            names = "ompi_mpi_comm_world", "ompi_mpi_float", "ompi_mpi_op_sum"
+            symbols = (ctypes.addressof(ctypes.c_char.in_dll(self._mpi, name)) for name in names)
+            world, self._float, self._sum = (ctypes.c_void_p(s) for s in symbols)
             self._in_place, self._comm = ctypes.c_void_p(1), ctypes.c_void_p()
         elif "_abi" in self.name:
             world, self._float, self._sum = ctypes.c_void_p(0x101), ctypes.c_void_p(0x210), ctypes.c_void_p(0x21)

@@ -16,7 +16,7 @@ type deferredEvent struct {
 
 	job    deferring     // whose end it is, or nil
 	world  *world        // of several processes, whose messages a waiter moves along, or nil
-	idle   time.Duration // how long it does so after the last one
+	idle   time.Duration // how long it does so after the last one, if no data is under way
 	before []core.Event  // without a job: the events after which the parts are known
 }
 
@@ -56,7 +56,12 @@ func (e *deferredEvent) Parts() []core.Event {
 // spin moves messages along for a while, at most for d unless d is negative, and reports whether the parts are known.
 func (e *deferredEvent) spin(d time.Duration) bool {
 	if e.world != nil {
-		e.world.move(&e.known, e.idle, d)
+		e.world.move(&e.known, func() time.Duration {
+			if j, ok := e.job.(*wireJob); ok && j.flowing.Load() && e.idle == longSpin {
+				return acrossSpin
+			}
+			return e.idle
+		}, d)
 	}
 	return e.known.Load()
 }

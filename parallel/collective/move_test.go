@@ -8,6 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func long() time.Duration { return longSpin }
+
+func short() time.Duration { return shortSpin }
+
 // polledTransport calls a function in Progress.
 type polledTransport struct {
 	Transport
@@ -24,9 +28,9 @@ func TestWaiterMovesMessages(t *testing.T) {
 		known.Store(calls == 3)
 		return true
 	}}}
-	require.True(t, w.move(&known, longSpin, -1))
+	require.True(t, w.move(&known, long, -1))
 	require.Equal(t, 3, calls)
-	require.True(t, w.move(&known, longSpin, 0), "nothing is left to wait for")
+	require.True(t, w.move(&known, long, 0), "nothing is left to wait for")
 	require.Equal(t, 3, calls)
 }
 
@@ -34,11 +38,11 @@ func TestOneWaiterMovesMessages(t *testing.T) {
 	var known, never atomic.Bool
 	var w *world
 	w = &world{transport: polledTransport{progress: func() bool {
-		require.False(t, w.move(&never, longSpin, -1), "another waiter does so")
+		require.False(t, w.move(&never, long, -1), "another waiter does so")
 		known.Store(true)
 		return false
 	}}}
-	require.True(t, w.move(&known, longSpin, -1))
+	require.True(t, w.move(&known, long, -1))
 }
 
 func TestWaiterStopsMoving(t *testing.T) {
@@ -50,7 +54,7 @@ func TestWaiterStopsMoving(t *testing.T) {
 			if active {
 				limit = time.Millisecond
 			}
-			require.True(t, w.move(&never, shortSpin, limit))
+			require.True(t, w.move(&never, short, limit))
 			require.False(t, w.moving.Load())
 		})
 	}

@@ -31,9 +31,10 @@ type wireJob struct {
 	reads      [][]core.Event
 	writes     [][]core.Event
 	units      []*wireUnit
-	received   int     // messages to this process
-	steps      []*step // of a linked job: those that this process runs
-	driven     bool    // the host can address all tensors: see [wireJob.begin]
+	received   int         // messages to this process
+	steps      []*step     // of a linked job: those that this process runs
+	flowing    atomic.Bool // of a driven job: all processes send and receive
+	driven     bool        // the host can address all tensors: see [wireJob.begin]
 	end        *deferredEvent
 	held       atomic.Bool // the transport may still use its memory
 	written    atomic.Bool // outputs have changed, or may have

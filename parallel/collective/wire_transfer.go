@@ -146,6 +146,7 @@ func (j *wireJob) carryOn() {
 	case j.stage == told && j.have(func(p *wirePeer) bool { return p.isReady || p.sends+p.receives == 0 }):
 		j.stage = underWay
 		j.late.Stop()
+		j.flowing.Store(true)
 		j.mu.Unlock()
 		j.touch()
 		j.startUnits()

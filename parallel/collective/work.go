@@ -15,7 +15,8 @@ import (
 const (
 	shortSpin = 10 * time.Microsecond
 	longSpin  = 100 * time.Microsecond
-	// acrossSpin is how long a waiter spins after the last message of another process. The transport lets others compute meanwhile.
+	// acrossSpin is how long a waiter spins after the last message of a transfer in which all processes take part already. While ranks are
+	// still to come it spins no longer than others, since the rank itself may have to compute before they can go on.
 	acrossSpin = 5 * time.Millisecond
 )
 
@@ -189,7 +190,7 @@ func (w *Work) restoreOutputs() error {
 // arrivedWithin waits until the work is settled, at most for d unless d is negative.
 func (w *outcome) arrivedWithin(d time.Duration) bool {
 	start := time.Now()
-	moved := w.world != nil && w.world.move(&w.settled, w.spin, d)
+	moved := w.world != nil && w.world.move(&w.settled, func() time.Duration { return w.spin }, d)
 	for i := 1; !moved && !w.settled.Load(); i++ {
 		if i%64 == 0 && time.Since(start) > w.spin {
 			break

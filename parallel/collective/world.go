@@ -183,23 +183,20 @@ func derived(from, n uint64) uint64 {
 	return max(mix(mix(from+0x9e3779b97f4a7c15)+n*0x9e3779b97f4a7c15), 2) // 0 and 1 are the first channel and group
 }
 
-// move moves messages along until known is set, or none has come for a while: for longer if each rank has a core, when spin is longSpin.
-// Unless d is negative, it ends after d and that while. One waiter at a time does so; it reports whether this one did.
-func (w *world) move(known *atomic.Bool, spin, d time.Duration) bool {
+// move moves messages along until known is set, or none has come for as long as spin says. Unless d is negative, it ends after d and that
+// while. One waiter at a time does so; it reports whether this one did.
+func (w *world) move(known *atomic.Bool, spin func() time.Duration, d time.Duration) bool {
 	if !w.moving.CompareAndSwap(false, true) {
 		return false
 	}
 	defer w.moving.Store(false)
-	if spin == longSpin {
-		spin = acrossSpin
-	}
 	begin := time.Now()
 	for last := begin; !known.Load(); {
 		active, now := w.transport.Progress(), time.Now()
 		if active {
 			last = now
 		}
-		if now.Sub(last) > spin || d >= 0 && now.Sub(begin) > d+spin {
+		if most := spin(); now.Sub(last) > most || d >= 0 && now.Sub(begin) > d+most {
 			break
 		}
 	}

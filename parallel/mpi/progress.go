@@ -25,7 +25,7 @@ const (
 	sparing   = 4                      // cores for each process, of which one is to spare
 	late      = time.Microsecond       // that a sleep may end
 	polledNow = 100 * time.Microsecond // since a call of Progress, after which others may be expected
-	patience  = 2 * time.Millisecond   // without anything happening, before calls of Progress let other threads compute
+	patience  = 200 * time.Microsecond // without anything happening, before calls of Progress let other threads compute
 )
 
 // States of the transport's goroutine.
