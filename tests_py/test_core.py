@@ -20,6 +20,7 @@ CLASSES = {
     "from_numbers",
     "hold",
     "index",
+    "lend",
     "ones",
     "own",
     "peek",
