@@ -7,6 +7,7 @@ worker has its own random generators. Several passes over the loader may use a w
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import queue
 import threading
@@ -22,6 +23,7 @@ from plait.utils.data.dataset import IterableDataset
 __all__ = ["WorkerInfo", "get_worker_info"]
 
 Fetch = Callable[[Any, Iterator[Any] | None, Any], Any]
+SIGNALS = 1.0  # seconds after which a wait ends for signals
 
 
 @dataclass
@@ -71,7 +73,11 @@ class Share:
 
     def result(self, timeout: float) -> tuple[Any, BaseException | None]:
         """Waits for the next batch or its error."""
-        return self.results.get(timeout=timeout or None)
+        if timeout:
+            return self.results.get(timeout=timeout)
+        while True:  # Python sees a signal that has come just before a wait only at its end
+            with contextlib.suppress(queue.Empty):
+                return self.results.get(timeout=SIGNALS)
 
 
 class Worker:
