@@ -9,7 +9,7 @@
 //
 // Sums run in rank order and are divided once at the end, so the bits depend neither on timing nor on how the work is split. A rank may
 // overwrite an input only after all peers have read it. If a rank disagrees, fails or never arrives, every rank gets an error that names
-// it.
+// it. If a process is lost while data moves, a rank that has all of it already learns so in its next collective.
 //
 // A [Group.Channel] is a separate sequence of collectives. A rank that cannot continue with them revokes the channel ([Group.Revoke]): its
 // collectives fail on every rank, and the group stays usable.

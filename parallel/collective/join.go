@@ -72,8 +72,8 @@ func JoinWorld(t Transport, ranks int, o Options) (*World, error) {
 // digest describes what must be the same in all processes.
 func digest(o Options) string {
 	one := []byte{1, 0}
-	return fmt.Sprintf("byte order %d, dtypes %d, kinds %d, chunks %d %d %d %d", binary.NativeEndian.Uint16(one), len(core.DTypes()),
-		len(kindNames), smallLimit, reduceChunk, reduceChunkTotal, copyChunk)
+	return fmt.Sprintf("byte order %d, dtypes %d, kinds %d, chunks %d %d %d %d %d", binary.NativeEndian.Uint16(one), len(core.DTypes()),
+		len(kindNames), smallLimit, reduceChunk, reduceChunkTotal, copyChunk, packedBytes)
 }
 
 // A helloMessage is the first message of a process. Its first fields are the same in all formats.

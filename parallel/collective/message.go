@@ -12,7 +12,7 @@ import (
 
 // wireFormat is the number of the format of messages and transfers. Processes with different numbers do not form a world. Count it up with any
 // change of the messages, or of how transfers are cut.
-const wireFormat = 5
+const wireFormat = 6
 
 // A messageKind says what a message is about.
 type messageKind byte

@@ -142,11 +142,13 @@ type joinTask struct {
 // grain is the number of bytes of a target that one goroutine writes at a time.
 const grain = 256 << 10
 
-// joinAll joins works on GOMAXPROCS goroutines.
+// joinAll joins on up to GOMAXPROCS goroutines, one for each grain.
 func joinAll(list []joinTask) {
 	var tasks []joinTask
+	total := 0
 	for _, w := range list {
 		size := w.dtype.Size()
+		total += w.n * size
 		for from := 0; from < w.n; from += grain / size {
 			t := w
 			t.n = min(grain/size, w.n-from)
@@ -162,7 +164,7 @@ func joinAll(list []joinTask) {
 		}
 	}
 	var wg sync.WaitGroup
-	for range min(len(tasks), runtime.GOMAXPROCS(0)) - 1 {
+	for range min(len(tasks), (total+grain-1)/grain, runtime.GOMAXPROCS(0)) - 1 {
 		wg.Go(run)
 	}
 	run()

@@ -174,10 +174,10 @@ func (j *wireJob) have(holds func(p *wirePeer) bool) bool {
 	return true
 }
 
-// unitsAtOnce is how many chunks are under way at a time.
+// unitsAtOnce is how many units are under way at a time.
 func (j *wireJob) unitsAtOnce() int { return 2*len(j.peers) + 4 }
 
-// startUnits starts the next chunks of a driven job, and ends their part when all are over.
+// startUnits starts the next units of a driven job, and ends their part when all are over.
 func (j *wireJob) startUnits() {
 	for {
 		j.mu.Lock()
@@ -212,8 +212,9 @@ func (j *wireJob) startUnits() {
 	}
 }
 
-// noteSent notes that a chunk's messages from here have been given to the transport. With the last of a driven job it is known that they were
-// valid. A single other process hears so at once, which saves it a wait. Among several, one that loses another must let all know.
+// noteSent notes that a unit's messages from here have been given to the transport. With the last of a driven job it is known that they were
+// valid. A single other process hears so at once, which saves it a wait: what may still go wrong here, a transfer that the transport loses,
+// concerns this process alone. Among several, one that loses another must let all know.
 func (j *wireJob) noteSent() {
 	j.mu.Lock()
 	j.sent++
@@ -225,7 +226,7 @@ func (j *wireJob) noteSent() {
 	}
 }
 
-// runUnits carries out the chunks of a job that is not driven, several at a time.
+// runUnits carries out the units of a job that is not driven, several at a time.
 func (j *wireJob) runUnits(tag uint32) {
 	j.touch()
 	defer j.touch()

@@ -73,6 +73,7 @@ type Transport struct {
 	told     map[int]bool
 	ended    bool
 	bytes    int
+	messages int
 
 	busy   sync.Mutex // held while messages are delivered
 	wake   chan struct{}
@@ -109,6 +110,13 @@ func (t *Transport) Bytes() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bytes
+}
+
+// Messages returns how often the process has sent data.
+func (t *Transport) Messages() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.messages
 }
 
 // Listen sets the function that gets messages.
@@ -212,6 +220,7 @@ func (t *Transport) Send(to int, tag uint32, data []byte, done func(error)) {
 	err := t.reason(to)
 	if err == nil {
 		t.bytes += len(data)
+		t.messages++
 	}
 	t.mu.Unlock()
 	if err != nil {

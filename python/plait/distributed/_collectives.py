@@ -53,11 +53,14 @@ class Kind(enum.IntEnum):
     RECV = 9
 
 
+_NAMES = [kind.name.lower() for kind in Kind]  # by number, for errors
+
+
 def tensor_handles(name: str, values: Any) -> array[int]:
     """Returns the handles of a tensor or of a sequence of tensors."""
     if isinstance(values, Tensor):
-        values = (values,)
-    if not isinstance(values, Sequence) or not all(isinstance(t, Tensor) for t in values):
+        return array("q", (values._h,))
+    if not isinstance(values, list | tuple | Sequence) or not all(isinstance(t, Tensor) for t in values):
         raise TypeError(f"{name}: want tensors, got {type(values).__name__}")
     return array("q", [t._h for t in values])
 
@@ -73,13 +76,13 @@ def start_collective(
     result: Any = None,
 ) -> Work:
     """Starts a collective and returns its handle. `result` is the value of its future."""
-    name = kind.name.lower()
+    name = _NAMES[kind]
     i, o = tensor_handles(name, ins), tensor_handles(name, outs)
     if not isinstance(op, int):
         raise TypeError(f"{name}: want a ReduceOp, got {type(op).__name__}")
     group = current_handle(group)
     handle = _core.bind_CollectiveStart(
-        group._h, int(kind), int(op), peer, tag, address(i), len(i), address(o), len(o), 0
+        group._h, kind, op, peer, tag, address(i), len(i), address(o), len(o), 0
     )
     return Work(check(handle), result, name)
 

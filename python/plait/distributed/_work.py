@@ -77,11 +77,12 @@ class Work(_core.ObjectOwner):
         limit = nanoseconds(timeout)
         if not limit:
             wait_for_ranks(self)
+            while not check(_core.bind_WorkWaitFor(self._h, SLICE)):
+                pass
+            return True
         end = time.monotonic_ns() + limit
-        while not check(
-            _core.bind_WorkWaitFor(self._h, SLICE if not limit else min(SLICE, max(end - time.monotonic_ns(), 0)))
-        ):
-            if limit and time.monotonic_ns() >= end:
+        while not check(_core.bind_WorkWaitFor(self._h, min(SLICE, max(end - time.monotonic_ns(), 0)))):
+            if time.monotonic_ns() >= end:
                 raise DistributedError(f"wait: the collective is not done after {limit / 1e9:g} s")
         return True
 
