@@ -365,6 +365,7 @@ def test_wrong_handles_and_numbers_are_errors():
 
 
 def test_owners_give_their_handles_back():
+    gc.collect()  # of what other tests have left
     before, objects = plait._core.bind_TensorCount(), plait._core.bind_ObjectCount()
 
     class Mine(plait.Tensor):

@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,7 +134,7 @@ func (o *Operation) label() string {
 	if o.Seq == 0 {
 		return o.name()
 	}
-	return fmt.Sprintf("%s #%d", o.name(), o.Seq)
+	return o.name() + " #" + strconv.FormatUint(o.Seq, 10)
 }
 
 // shown returns the pieces that messages show, in two lists.

@@ -99,27 +99,34 @@ const onlyCall = 1
 
 // newWireJob returns a job of calls. The rendezvous is locked.
 func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCall, plan []step, small bool) *wireJob {
-	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small, end: newDeferredEvent(),
-		arrived: make(chan struct{}), peers: map[int]*wirePeer{}}
-	j.end.job, j.end.world, j.end.idle = j, m.world, spinOf(len(m.ranks))
+	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small}
 	for _, p := range calls {
-		if !p.here() {
-			if j.peers[p.process] == nil {
-				j.peers[p.process] = &wirePeer{ready: make(chan struct{}), ended: make(chan struct{})}
-			}
-		}
 		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
 	}
-	switch {
-	case small:
-	case linked(calls):
+	if small {
+		return j
+	}
+	j.open()
+	if linked(calls) {
 		j.linked, j.signaled = true, signaled(calls)
 		j.assign()
-	default:
+	} else {
 		j.units, j.received = j.cut()
 		j.driven = !slices.ContainsFunc(calls, func(p *rankCall) bool { return p.here() && p.stagers.fromHost != nil })
 	}
 	return j
+}
+
+// open makes what a job needs that does not end at its launch.
+func (j *wireJob) open() {
+	m := j.rendezvous
+	j.end, j.arrived, j.peers = newDeferredEvent(), make(chan struct{}), map[int]*wirePeer{}
+	j.end.job, j.end.world, j.end.idle = j, m.world, spinOf(len(m.ranks))
+	for _, p := range j.calls {
+		if !p.here() && j.peers[p.process] == nil {
+			j.peers[p.process] = &wirePeer{ready: make(chan struct{}), ended: make(chan struct{})}
+		}
+	}
 }
 
 // follow makes the job wait for earlier ones of its channel.
@@ -161,6 +168,9 @@ func (j *wireJob) launch(early map[int]readiness) {
 			p.work.settle(nil, nil)
 		}
 		return
+	}
+	if j.small {
+		j.open()
 	}
 	m.jobs[j.key] = j
 	m.world.add(j)
