@@ -10,12 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 
-
 // The atomic `state` describes the current call: an open bit, the number of workers inside, and a generation. A worker
 // enters with a compare-and-swap that succeeds only while the open bit is set. The caller clears the bit, then waits
-// until the workers inside have left. So fn, arg, chunks and next never change while a worker reads them, however late
-// it woke up. The generation tells a worker that it has been in this call already. When it wraps around, a worker may
-// miss one call, which does no harm.
+// until the workers inside have left. So fn, arg and the members' chunks are those of one call while a worker uses them,
+// however late it woke up. The generation tells a worker that it has been in this call already. When it wraps around, a
+// worker may miss one call, which does no harm.
 #define OPEN 1u
 #define INSIDE_ONE 2u
 #define INSIDE_MASK 0xfffeu
@@ -24,23 +23,33 @@
 #define MAX_THREADS 1024
 
 // An idle thread spins for SPIN_NS, then yields the processor between polls, and sleeps after LINGER_NS. Waking a
-// sleeping thread takes longer than many calls.
+// sleeping thread takes longer than many calls: WAKE_NS until it runs, and a good part of that is the caller's time.
 #define SPIN_NS 20000
 #define LINGER_NS 200000
+#define WAKE_NS 50000
 #define CACHE_LINE 128
+
+// A thread of a pool, and the chunks of the current call that it begins with. Each thread has a part of the chunks, the
+// same one in calls of equal size: what one call leaves in a core's cache is there for the next. A thread that is done
+// with its part takes chunks of others.
+typedef struct {
+  _Alignas(CACHE_LINE) atomic_int_fast64_t next;
+  int64_t end;
+  plait_pool *pool;
+  pthread_t thread;
+} member;
 
 struct plait_pool {
   _Alignas(CACHE_LINE) atomic_uint state;
   atomic_bool stop;
 
-  _Alignas(CACHE_LINE) atomic_int_fast64_t next;
-
-  // The owner of the pool writes these while no worker is inside.
+  // The owner of the pool writes these, and the members' chunks, while no worker is inside.
   _Alignas(CACHE_LINE) plait_task fn;
   void *arg;
-  int64_t chunks;
+  int parts;  // members that have chunks, the first ones
 
   _Alignas(CACHE_LINE) atomic_bool busy;
+  int64_t alone_ns;       // how long calls have run without the workers that slept; the owner's
   atomic_int sleepers;    // workers that sleep, or are about to
   atomic_bool waiting;    // the caller sleeps, or is about to
   bool spins;
@@ -48,7 +57,7 @@ struct plait_pool {
   pthread_cond_t wake;    // idle workers wait here
   pthread_cond_t done;    // the caller waits here
   int workers;
-  pthread_t threads[];
+  member members[];       // the owner, then the workers
 };
 
 static inline void relax(void) {
@@ -74,11 +83,22 @@ static int usable_cpus(void) {
   return n < 1 ? 1 : (int)n;
 }
 
-static void take_chunks(plait_pool *p) {
-  for (;;) {
-    int64_t chunk = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-    if (chunk >= p->chunks) return;
-    p->fn(p->arg, chunk);
+// Runs the next of a member's chunks. Returns false if there is none.
+static bool take_chunk(plait_pool *p, member *m) {
+  if (atomic_load_explicit(&m->next, memory_order_relaxed) >= m->end) return false;
+  int64_t chunk = atomic_fetch_add_explicit(&m->next, 1, memory_order_relaxed);
+  if (chunk >= m->end) return false;
+  p->fn(p->arg, chunk);
+  return true;
+}
+
+// Runs chunks until all have been taken, those of member `first` before the others'.
+static void take_chunks(plait_pool *p, int first) {
+  for (int i = first; i < p->parts; i++) {
+    while (take_chunk(p, &p->members[i])) {}
+  }
+  for (int i = 0; i < first && i < p->parts; i++) {
+    while (take_chunk(p, &p->members[i])) {}
   }
 }
 
@@ -115,7 +135,9 @@ static void wait_for_work(plait_pool *p, unsigned seen) {
 }
 
 static void *worker(void *arg) {
-  plait_pool *p = arg;
+  const member *m = arg;
+  plait_pool *p = m->pool;
+  int first = (int)(m - p->members);
   unsigned seen = 0;
   for (;;) {
     wait_for_work(p, seen);
@@ -124,7 +146,7 @@ static void *worker(void *arg) {
     if (!(s & OPEN)) continue;
     if (!atomic_compare_exchange_strong(&p->state, &s, s + INSIDE_ONE)) continue;
     seen = s & GENERATION_MASK;
-    take_chunks(p);
+    take_chunks(p, first);
     s = atomic_fetch_sub(&p->state, INSIDE_ONE) - INSIDE_ONE;
     if ((s & (OPEN | INSIDE_MASK)) == 0 && atomic_load(&p->waiting)) {
       pthread_mutex_lock(&p->mutex);
@@ -153,6 +175,25 @@ static void wait_for_workers(plait_pool *p) {
   pthread_mutex_unlock(&p->mutex);
 }
 
+static void wake_workers(plait_pool *p, int64_t most) {
+  pthread_mutex_lock(&p->mutex);
+  int64_t wanted = atomic_load(&p->sleepers);
+  if (most < wanted) wanted = most;
+  for (int64_t i = 0; i < wanted; i++) pthread_cond_signal(&p->wake);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+// Runs a chunk while some workers sleep, and wakes them if the others will take long enough, by its time. Calls that are
+// short but many wake them as well.
+static void take_first_chunk(plait_pool *p, int64_t chunks) {
+  int64_t start = now_ns();
+  if (!take_chunk(p, &p->members[0])) return;
+  p->alone_ns += (now_ns() - start) * (chunks - 1);
+  if (p->alone_ns < WAKE_NS) return;
+  p->alone_ns = 0;
+  wake_workers(p, chunks - 1);
+}
+
 void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
   if (p == NULL || chunks <= 1 || atomic_exchange_explicit(&p->busy, true, memory_order_acquire)) {
     for (int64_t i = 0; i < chunks; i++) fn(arg, i);
@@ -160,21 +201,19 @@ void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
   }
   p->fn = fn;
   p->arg = arg;
-  p->chunks = chunks;
-  atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+  p->parts = (int)(chunks <= p->workers ? chunks : p->workers + 1);
+  int64_t each = chunks / p->parts, more = chunks % p->parts, at = 0;
+  for (int i = 0; i < p->parts; i++) {
+    atomic_store_explicit(&p->members[i].next, at, memory_order_relaxed);
+    p->members[i].end = at += each + (i < more);
+  }
   // No worker is inside and the call is closed, so only the owner changes `state` here.
   unsigned s = atomic_load_explicit(&p->state, memory_order_relaxed);
   unsigned generation = (s & GENERATION_MASK) + GENERATION_ONE;
   if (generation == 0) generation = GENERATION_ONE;  // a new worker has generation 0
   atomic_store(&p->state, generation | OPEN);
-  if (atomic_load(&p->sleepers) > 0) {
-    pthread_mutex_lock(&p->mutex);
-    int wanted = atomic_load(&p->sleepers);
-    if (chunks - 1 < wanted) wanted = (int)(chunks - 1);
-    for (int i = 0; i < wanted; i++) pthread_cond_signal(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
-  }
-  take_chunks(p);
+  if (atomic_load(&p->sleepers) > 0) take_first_chunk(p, chunks);
+  take_chunks(p, 0);
   atomic_fetch_and(&p->state, ~OPEN);
   wait_for_workers(p);
   atomic_store_explicit(&p->busy, false, memory_order_release);
@@ -185,25 +224,23 @@ static void stop_workers(plait_pool *p) {
   atomic_store(&p->stop, true);
   pthread_cond_broadcast(&p->wake);
   pthread_mutex_unlock(&p->mutex);
-  for (int i = 0; i < p->workers; i++) pthread_join(p->threads[i], NULL);
+  for (int i = 0; i < p->workers; i++) pthread_join(p->members[i + 1].thread, NULL);
 }
 
 plait_pool *plait_pool_new(int threads) {
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   if (threads <= 1) return NULL;
-  size_t size = sizeof(plait_pool) + (size_t)(threads - 1) * sizeof(pthread_t);
-  size = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-  plait_pool *p = aligned_alloc(CACHE_LINE, size);
+  plait_pool *p = aligned_alloc(CACHE_LINE, sizeof(plait_pool) + (size_t)threads * sizeof(member));
   if (p == NULL) return NULL;
   atomic_init(&p->state, 0);
   atomic_init(&p->stop, false);
-  atomic_init(&p->next, 0);
   atomic_init(&p->busy, false);
   atomic_init(&p->sleepers, 0);
   atomic_init(&p->waiting, false);
   // With more threads than processors, a spinning thread would take time from a working one.
   p->spins = threads <= usable_cpus();
   p->workers = 0;
+  p->alone_ns = 0;
   pthread_mutex_init(&p->mutex, NULL);
   pthread_cond_init(&p->wake, NULL);
   pthread_cond_init(&p->done, NULL);
@@ -213,10 +250,12 @@ plait_pool *plait_pool_new(int threads) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   for (int i = 0; i < threads - 1; i++) {
-    if (pthread_create(&p->threads[i], NULL, worker, p) != 0) break;
+    member *m = &p->members[i + 1];
+    m->pool = p;
+    if (pthread_create(&m->thread, NULL, worker, m) != 0) break;
     p->workers++;
 #if defined(__linux__)
-    pthread_setname_np(p->threads[i], "plait-cpu");
+    pthread_setname_np(m->thread, "plait-cpu");
 #endif
   }
   pthread_sigmask(SIG_SETMASK, &old, NULL);

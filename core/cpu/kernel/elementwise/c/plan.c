@@ -149,6 +149,8 @@ static bool is_pair(const plan *p, const lane *a, const lane *b) {
 
 // Splits the two innermost dimensions into blocks and decides which operands go through scratch.
 static void plan_blocks(plan *p, int64_t count) {
+  // Chunks of equal size, a multiple of EVEN of them, so that two, four or eight threads have as much to do.
+  int64_t chunks = ceil_div(count, CHUNK * EVEN) * EVEN, chunk = ceil_div(ceil_div(count, chunks), LINE) * LINE;
   bool tiles = move_row_dim(p), scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
   int widest = 1;
@@ -172,7 +174,7 @@ static void plan_blocks(plan *p, int64_t count) {
     bool second = k > 0 && p->lane[k - 1].paired;
     p->lane[k].paired = !second && k + 1 != p->nin && k + 1 < p->n && is_pair(p, &p->lane[k], &p->lane[k + 1]);
   }
-  int64_t limit = scratch || tiles ? SCRATCH / widest : CHUNK;
+  int64_t limit = scratch || tiles ? SCRATCH / widest : chunk;
   if (tiles) {
     // At least as many rows as a cache line has elements, so that an operand contiguous across rows uses whole lines.
     int64_t lines = 64 / widest;
@@ -184,7 +186,7 @@ static void plan_blocks(plan *p, int64_t count) {
   p->by_row = p->rows > 1 && (gaps || p->cols < cols);
   p->blocks = ceil_div(rows, p->rows) * ceil_div(cols, p->cols);
   for (int d = 0; d < p->ndim - 2; d++) p->blocks *= p->shape[d];
-  p->blocks_per_chunk = ceil_div(CHUNK, p->rows * p->cols);
+  p->blocks_per_chunk = ceil_div(chunk, p->rows * p->cols);
 }
 
 bool plaitk_elementwise_plan(plan *p, const plaitk_elementwise_call *call) {

@@ -7,7 +7,9 @@
 
 enum {
   SCRATCH = 8192,  // bytes of one operand's block; a few blocks fit the L1 cache
-  CHUNK = 16384,   // elements that a thread takes at a time
+  CHUNK = 16384,   // elements that a thread takes at a time, at most
+  EVEN = 8,
+  LINE = 64,       // elements of which a chunk has a multiple: whole cache lines
   SHORT_ROW = 32,  // shorter rows are gathered into blocks; longer ones have a call of the loop each
 };
 
