@@ -80,16 +80,27 @@ func TestWorkersTakePartAndBlockSignals(t *testing.T) {
 	p := pool.New(3)
 	defer p.Close()
 	require.Equal(t, 3, p.Threads())
-	others, unblocked := exercise.Workers(p.Ptr(), 64)
+	others, unblocked, _ := exercise.Workers(p.Ptr(), 64)
 	require.Positive(t, others)
 	require.Zero(t, unblocked)
+}
+
+func TestEachThreadBeginsWithItsPart(t *testing.T) {
+	p := pool.New(2)
+	defer p.Close()
+	// After some pauses the worker sleeps, and is woken.
+	for i := range 20 {
+		time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+		_, _, first := exercise.Workers(p.Ptr(), 9)
+		require.Equal(t, 5, first)
+	}
 }
 
 func TestNoWorkers(t *testing.T) {
 	p := pool.New(1)
 	require.Nil(t, p.Ptr())
 	require.Equal(t, 1, p.Threads())
-	others, _ := exercise.Workers(p.Ptr(), 8)
+	others, _, _ := exercise.Workers(p.Ptr(), 8)
 	require.Zero(t, others)
 	p.Close()
 

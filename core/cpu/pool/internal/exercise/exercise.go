@@ -59,17 +59,21 @@ static int64_t run_nested(void *pool, int64_t chunks) {
 struct threads {
   pthread_t caller;
   atomic_int others, unblocked;
+  atomic_int_fast64_t first;
   int want;
 };
 
 static void check_thread(void *arg, int64_t chunk) {
   struct threads *t = arg;
-  (void)chunk;
   if (pthread_equal(pthread_self(), t->caller)) {
-    while (t->want > 0 && atomic_load(&t->others) == 0) {}
+    if (chunk == 0) {
+      for (volatile int i = 0; i < 1000000; i++) {}
+    } else {
+      while (t->want > 0 && atomic_load(&t->others) == 0) {}
+    }
     return;
   }
-  atomic_fetch_add(&t->others, 1);
+  if (atomic_fetch_add(&t->others, 1) == 0) atomic_store(&t->first, chunk);
   sigset_t set;
   pthread_sigmask(SIG_SETMASK, NULL, &set);
   if (!sigismember(&set, SIGINT) || !sigismember(&set, SIGURG) || !sigismember(&set, SIGPROF)) {
@@ -78,11 +82,13 @@ static void check_thread(void *arg, int64_t chunk) {
 }
 
 // Returns the number of chunks that workers ran. *unblocked gets the number of those whose thread could have received a
-// signal. The caller's chunk waits until a worker has run one.
-static int64_t run_check_thread(void *pool, int64_t chunks, int64_t *unblocked) {
+// signal, and *first the first of those chunks. The caller's first chunk takes so long that workers that sleep are woken,
+// and its next waits until a worker has run one.
+static int64_t run_check_thread(void *pool, int64_t chunks, int64_t *unblocked, int64_t *first) {
   struct threads t = {.caller = pthread_self(), .want = pool != NULL};
   plait_parallel(pool, chunks, check_thread, &t);
   *unblocked = atomic_load(&t.unblocked);
+  *first = atomic_load(&t.first);
   return atomic_load(&t.others);
 }
 
@@ -106,12 +112,12 @@ func Nested(pool unsafe.Pointer, chunks int) int {
 	return int(C.run_nested(pool, C.int64_t(chunks)))
 }
 
-// Workers makes one call. It returns how many chunks ran on worker threads, and how many of those ran with a signal
-// unblocked.
-func Workers(pool unsafe.Pointer, chunks int) (others, unblocked int) {
-	var u C.int64_t
-	n := C.run_check_thread(pool, C.int64_t(chunks), &u)
-	return int(n), int(u)
+// Workers makes one call. It returns how many chunks ran on worker threads, how many of those ran with a signal
+// unblocked, and the first of them.
+func Workers(pool unsafe.Pointer, chunks int) (others, unblocked, first int) {
+	var u, f C.int64_t
+	n := C.run_check_thread(pool, C.int64_t(chunks), &u, &f)
+	return int(n), int(u), int(f)
 }
 
 // Nothing makes calls of chunks chunks that do no work.
