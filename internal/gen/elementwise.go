@@ -205,11 +205,12 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 		}
 		return fmt.Sprintf("%s = %s;", outs[i].element, value)
 	}
+	first, end := "0", "n"
 	loop := func(b *strings.Builder, indent, simd, text string) { // over the lines of text, after those that read what these use
 		if simd != "" {
 			fmt.Fprintln(b, simd)
 		}
-		fmt.Fprintf(b, "%sfor (int64_t i = 0; i < n; i++) {\n", indent)
+		fmt.Fprintf(b, "%sfor (int64_t i = %s; i < %s; i++) {\n", indent, first, end)
 		for i, line := range body {
 			if regexp.MustCompile(`\b` + k.In[i].Name + `_\b`).MatchString(text) {
 				fmt.Fprintf(b, "%s  %s\n", indent, line)
@@ -233,16 +234,23 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 				tests = append(tests, test)
 			}
 		}
-		fmt.Fprintf(&b, "  uint%d_t far = 0;\n", map[expr.Type]int{expr.F32: 32, expr.F64: 64}[t])
-		loop(&b, "  ", simd+" reduction(| : far)", strings.Join(tests, "\n"))
-		fmt.Fprintln(&b, "  if (far == 0) {")
-		loop(&b, "    ", simd, checked.NearC(t, emit))
-		fmt.Fprintf(&b, "    return %s;\n  }\n", status)
+		first, end = "at", "end"
+		fmt.Fprintf(&b, "  for (int64_t at = 0, end; at < n; at = end) {\n    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;\n")
+		fmt.Fprintf(&b, "    uint%d_t far = 0;\n", map[expr.Type]int{expr.F32: 32, expr.F64: 64}[t])
+		loop(&b, "    ", simd+" reduction(| : far)", strings.Join(tests, "\n"))
+		fmt.Fprintln(&b, "    if (far == 0) {")
+		loop(&b, "      ", simd, checked.NearC(t, emit))
+		fmt.Fprintln(&b, "      continue;\n    }")
 	}
 	if !vectorises {
 		simd = ""
 	}
-	loop(&b, "  ", simd, checked.C(t, emit))
+	if len(near) > 0 {
+		loop(&b, "    ", simd, checked.C(t, emit))
+		fmt.Fprintln(&b, "  }")
+	} else {
+		loop(&b, "  ", simd, checked.C(t, emit))
+	}
 	fmt.Fprintf(&b, "  return %s;\n}\n", status)
 	return b.String()
 }

@@ -147,22 +147,32 @@ PLAIT_INLINE double plait_vm_wide_angle(double y, double x) {
   return plait_vm_pick(y > x, 0x1.921fb54442d18p+0 - r, r);
 }
 
-// atan(x), within 1 ulp.
+// atan(x), within 0.53 ulp.
 PLAIT_INLINE float plait_vm_atanf(float x) {
-  // The tangent of the angle, less a multiple of pi / 4.
-  double v = plait_vm_abs((double)x);
-  bool middle = v > 0x1.a827999fcef32p-2, steep = v > 0x1.3504f333f9de6p+1;
-  double above = plait_vm_pick(steep, -1.0, v - plait_vm_pick(middle, 1.0, 0.0));
-  double below = plait_vm_pick(steep, v, plait_vm_pick(middle, v, 0.0) + 1.0);
-  double t = above / below, z = t * t;
-  double p = 0x1.849d95d61e344p-5;
-  p = p * z - 0x1.5b2f223480210p-4;
-  p = p * z + 0x1.c463d1996f659p-4;
-  p = p * z - 0x1.247ed8b9702b6p-3;
-  p = p * z + 0x1.9999189396daap-3;
-  p = p * z - 0x1.555554c5f4041p-2;
-  double eighths = plait_vm_pick(steep, 0x1.921fb54442d18p+0, plait_vm_pick(middle, 0x1.921fb54442d18p-1, 0.0));
-  return (float)plait_vm_copysign(eighths + t * (1.0 + z * p), (double)x);
+  // The tangent t of the angle, less a multiple of pi / 4, in two parts.
+  float v = plait_vm_absf(x);
+  bool steep = v > 0x1.3504f4p+1f, middle = !steep & (v > 0x1.a8279ap-2f);
+  float more = v + 1.0f, less = v - 1.0f;
+  float above = plait_vm_pickf(steep, -1.0f, plait_vm_pickf(middle, less, v));
+  float below = plait_vm_not_abovef(plait_vm_pickf(steep, v, plait_vm_pickf(middle, more, 1.0f)), 0x1p60f);
+  // What v - 1 and v + 1 have lost.
+  float lost = plait_vm_pickf(middle, v - (less + 1.0f), 0.0f), missing = plait_vm_pickf(middle, v - (more - 1.0f), 0.0f);
+  float inverse = 1.0f / below, t = above * inverse;
+  float low = (plait_vm_fmaf(-t, below, above) + (lost - t * missing)) * inverse;
+  // The angle is t - t z / 3 and a little more.
+  float z = t * t, third = z * -0x1.555556p-2f, m = t * third;
+  float p = 0x1.a36860p-5f;
+  p = p * z - 0x1.6333f0p-4f;
+  p = p * z + 0x1.c5f4aep-4f;
+  p = p * z - 0x1.2490d2p-3f;
+  p = p * z + 0x1.9999d0p-3f;
+  p = (z * z) * p + plait_vm_fmaf(z, -0x1.555556p-2f, -third);
+  p = plait_vm_fmaf(t, t, -z) * -0x1.555556p-2f + p;
+  float base = plait_vm_pickf(steep, 0x1.921fb6p+0f, plait_vm_pickf(middle, 0x1.921fb6p-1f, 0.0f));
+  low += base * -0x1.de12cap-26f - 0.87f * z * low;
+  low += t * p + plait_vm_fmaf(t, third, -m);
+  float sum = base + t, y = sum + m;
+  return plait_vm_copysignf(y + (((t - (sum - base)) + (m - (y - sum))) + low), x);
 }
 
 // atan2(y, x), within 1 ulp.

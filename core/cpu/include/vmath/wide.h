@@ -52,17 +52,15 @@ PLAIT_INLINE double plait_vm_wide_exp(double x) {
   return y * plait_vm_from_bits((plait_vm_bits(t) << 52) + (UINT64_C(1023) << 52));
 }
 
-// The same to 2^-34 of the result.
+// The same to 2^-28 of the result.
 PLAIT_INLINE double plait_vm_wide_exp_short(double x) {
   double t = x * 0x1.71547652b82fep+0 + PLAIT_VM_ROUNDER;
-  double k = t - PLAIT_VM_ROUNDER;
-  double r = (x - k * 0x1.62e42ffp-1) + k * 0x1.718432a1b0e26p-35;
-  double p = 0x1.a1b8f3b089541p-13;
-  p = p * r + 0x1.6d9733768bc82p-10;
-  p = p * r + 0x1.11107c425adb3p-7;
-  p = p * r + 0x1.55547f954e44bp-5;
-  p = p * r + 0x1.5555559876c32p-3;
-  p = p * r + 0x1.000000434630bp-1;
+  double r = (x * 0x1.71547652b82fep+0 - (t - PLAIT_VM_ROUNDER)) * 0x1.62e42fefa39efp-1;
+  double p = 0x1.6a244ed03ad0dp-10;
+  p = p * r + 0x1.1239d595c4b23p-7;
+  p = p * r + 0x1.5558f1273bb54p-5;
+  p = p * r + 0x1.5554916550b27p-3;
+  p = p * r + 0x1.fffffb9aef991p-2;
   double y = 1.0 + (r + r * r * p);
   return plait_vm_from_bits(plait_vm_bits(y) + (plait_vm_bits(t) << 52));
 }

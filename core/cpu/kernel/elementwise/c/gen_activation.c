@@ -105,26 +105,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   const double alpha_ = (double)attr[0].f;
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_exp(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_exp(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_near_exp(x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_near_exp(x_)));
+      out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_exp(x_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = ((x_ > 0.0) ? grad_ : (grad_ * alpha_ * plait_vm_exp(x_)));
   }
   return 0;
 }
@@ -998,26 +1001,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_exp(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_exp(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_near_exp(x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_near_exp(x_)));
+      out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_exp(x_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = 1.0507009873554805 * ((x_ > 0.0) ? grad_ : (grad_ * 1.6732632423543772 * plait_vm_exp(x_)));
   }
   return 0;
 }
@@ -1080,40 +1086,43 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+        const float wr_ = e_ * plait_vm_near_cosf(xi_);
+        const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+        const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+        const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+        const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+        out0[i] = sr_;
+        out1[i] = si_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
-      const float wr_ = e_ * plait_vm_near_cosf(xi_);
-      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+      const float wr_ = e_ * plait_vm_cosf(xi_);
+      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
       const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
       const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
       const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
       out0[i] = sr_;
       out1[i] = si_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
-    const float wr_ = e_ * plait_vm_cosf(xi_);
-    const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
-    const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
-    const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
-    const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
-    out0[i] = sr_;
-    out1[i] = si_;
   }
   return 0;
 }
@@ -1124,39 +1133,42 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sigmoid_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+        const double wr_ = e_ * plait_vm_near_cos(xi_);
+        const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+        const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+        const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+        const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+        out0[i] = sr_;
+        out1[i] = si_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
-      const double wr_ = e_ * plait_vm_near_cos(xi_);
-      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+      const double wr_ = e_ * plait_vm_cos(xi_);
+      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
       const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
       const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
       const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
       out0[i] = sr_;
       out1[i] = si_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
-    const double wr_ = e_ * plait_vm_cos(xi_);
-    const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
-    const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
-    const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
-    const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
-    out0[i] = sr_;
-    out1[i] = si_;
   }
   return 0;
 }
@@ -1221,40 +1233,43 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
+        const float wr_ = e_ * plait_vm_near_cosf(xi_);
+        const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+        const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
+        const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
+        const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
+        out0[i] = xr_ * sr_ - xi_ * si_;
+        out1[i] = xr_ * si_ + xi_ * sr_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
-      const float wr_ = e_ * plait_vm_near_cosf(xi_);
-      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_near_sinf(xi_);
+      const float wr_ = e_ * plait_vm_cosf(xi_);
+      const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
       const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
       const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
       const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
       out0[i] = xr_ * sr_ - xi_ * si_;
       out1[i] = xr_ * si_ + xi_ * sr_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float e_ = plait_vm_expf(-ew_abs_f32(xr_));
-    const float wr_ = e_ * plait_vm_cosf(xi_);
-    const float wi_ = ((xr_ < 0.0f) ? 1.0f : -1.0f) * e_ * plait_vm_sinf(xi_);
-    const float d_ = (1.0f + wr_) * (1.0f + wr_) + wi_ * wi_;
-    const float sr_ = ((xr_ < 0.0f) ? (wr_ * (1.0f + wr_) + wi_ * wi_) : (1.0f + wr_)) / d_;
-    const float si_ = ((xr_ < 0.0f) ? wi_ : -wi_) / d_;
-    out0[i] = xr_ * sr_ - xi_ * si_;
-    out1[i] = xr_ * si_ + xi_ * sr_;
   }
   return 0;
 }
@@ -1265,39 +1280,42 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(silu_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
+        const double wr_ = e_ * plait_vm_near_cos(xi_);
+        const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+        const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
+        const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
+        const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
+        out0[i] = xr_ * sr_ - xi_ * si_;
+        out1[i] = xr_ * si_ + xi_ * sr_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
-      const double wr_ = e_ * plait_vm_near_cos(xi_);
-      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_near_sin(xi_);
+      const double wr_ = e_ * plait_vm_cos(xi_);
+      const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
       const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
       const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
       const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
       out0[i] = xr_ * sr_ - xi_ * si_;
       out1[i] = xr_ * si_ + xi_ * sr_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double e_ = plait_vm_exp(-ew_abs_f64(xr_));
-    const double wr_ = e_ * plait_vm_cos(xi_);
-    const double wi_ = ((xr_ < 0.0) ? 1.0 : -1.0) * e_ * plait_vm_sin(xi_);
-    const double d_ = (1.0 + wr_) * (1.0 + wr_) + wi_ * wi_;
-    const double sr_ = ((xr_ < 0.0) ? (wr_ * (1.0 + wr_) + wi_ * wi_) : (1.0 + wr_)) / d_;
-    const double si_ = ((xr_ < 0.0) ? wi_ : -wi_) / d_;
-    out0[i] = xr_ * sr_ - xi_ * si_;
-    out1[i] = xr_ * si_ + xi_ * sr_;
   }
   return 0;
 }
@@ -1550,42 +1568,45 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float tx_ = xr_;
+        const float ty_ = xi_;
+        const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+        const float tc_ = plait_vm_near_cosf(ty_);
+        const float tn_ = tc_ * tc_ + ts_ * ts_;
+        const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+        const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+        out0[i] = a_;
+        out1[i] = b_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float tx_ = xr_;
       const float ty_ = xi_;
       const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tc_ = plait_vm_cosf(ty_);
       const float tn_ = tc_ * tc_ + ts_ * ts_;
       const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
       out0[i] = a_;
       out1[i] = b_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float tx_ = xr_;
-    const float ty_ = xi_;
-    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-    const float tc_ = plait_vm_cosf(ty_);
-    const float tn_ = tc_ * tc_ + ts_ * ts_;
-    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
-    out0[i] = a_;
-    out1[i] = b_;
   }
   return 0;
 }
@@ -1596,41 +1617,44 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanh_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double tx_ = xr_;
+        const double ty_ = xi_;
+        const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+        const double tc_ = plait_vm_near_cos(ty_);
+        const double tn_ = tc_ * tc_ + ts_ * ts_;
+        const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+        const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+        out0[i] = a_;
+        out1[i] = b_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double tx_ = xr_;
       const double ty_ = xi_;
       const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-      const double tc_ = plait_vm_near_cos(ty_);
+      const double tc_ = plait_vm_cos(ty_);
       const double tn_ = tc_ * tc_ + ts_ * ts_;
       const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
       out0[i] = a_;
       out1[i] = b_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double tx_ = xr_;
-    const double ty_ = xi_;
-    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-    const double tc_ = plait_vm_cos(ty_);
-    const double tn_ = tc_ * tc_ + ts_ * ts_;
-    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
-    out0[i] = a_;
-    out1[i] = b_;
   }
   return 0;
 }
@@ -1695,42 +1719,45 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float tx_ = xr_;
+        const float ty_ = xi_;
+        const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+        const float tc_ = plait_vm_near_cosf(ty_);
+        const float tn_ = tc_ * tc_ + ts_ * ts_;
+        const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+        const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+        out0[i] = xr_ - a_;
+        out1[i] = xi_ - b_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float tx_ = xr_;
       const float ty_ = xi_;
       const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tc_ = plait_vm_cosf(ty_);
       const float tn_ = tc_ * tc_ + ts_ * ts_;
       const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
       out0[i] = xr_ - a_;
       out1[i] = xi_ - b_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float tx_ = xr_;
-    const float ty_ = xi_;
-    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-    const float tc_ = plait_vm_cosf(ty_);
-    const float tn_ = tc_ * tc_ + ts_ * ts_;
-    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
-    out0[i] = xr_ - a_;
-    out1[i] = xi_ - b_;
   }
   return 0;
 }
@@ -1741,41 +1768,44 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tanhshrink_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double tx_ = xr_;
+        const double ty_ = xi_;
+        const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+        const double tc_ = plait_vm_near_cos(ty_);
+        const double tn_ = tc_ * tc_ + ts_ * ts_;
+        const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+        const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+        out0[i] = xr_ - a_;
+        out1[i] = xi_ - b_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double tx_ = xr_;
       const double ty_ = xi_;
       const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-      const double tc_ = plait_vm_near_cos(ty_);
+      const double tc_ = plait_vm_cos(ty_);
       const double tn_ = tc_ * tc_ + ts_ * ts_;
       const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
       out0[i] = xr_ - a_;
       out1[i] = xi_ - b_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double tx_ = xr_;
-    const double ty_ = xi_;
-    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-    const double tc_ = plait_vm_cos(ty_);
-    const double tn_ = tc_ * tc_ + ts_ * ts_;
-    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
-    out0[i] = xr_ - a_;
-    out1[i] = xi_ - b_;
   }
   return 0;
 }

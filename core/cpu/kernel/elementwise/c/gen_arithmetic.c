@@ -916,27 +916,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(floor_divide_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    far |= plait_vm_far_quotientf(x_, y_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float y_ = in1[i];
-      out0[i] = plait_vm_near_floor_dividef(x_, y_);
+      far |= plait_vm_far_quotientf(x_, y_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    out0[i] = plait_vm_floor_dividef(x_, y_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float y_ = in1[i];
+        out0[i] = plait_vm_near_floor_dividef(x_, y_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_floor_dividef(x_, y_);
+    }
   }
   return 0;
 }
@@ -974,27 +977,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmod_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    far |= plait_vm_far_quotientf(x_, y_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float y_ = in1[i];
-      out0[i] = plait_vm_near_fmodf(x_, y_);
+      far |= plait_vm_far_quotientf(x_, y_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    out0[i] = plait_vm_fmodf(x_, y_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float y_ = in1[i];
+        out0[i] = plait_vm_near_fmodf(x_, y_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_fmodf(x_, y_);
+    }
   }
   return 0;
 }
@@ -1454,27 +1460,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    far |= plait_vm_far_powf(x_, y_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float y_ = in1[i];
-      out0[i] = plait_vm_near_powf(x_, y_);
+      far |= plait_vm_far_powf(x_, y_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    out0[i] = plait_vm_powf(x_, y_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float y_ = in1[i];
+        out0[i] = plait_vm_near_powf(x_, y_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_powf(x_, y_);
+    }
   }
   return 0;
 }
@@ -1564,30 +1573,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_grad_y_f64) {
   const double *in2 = in[2];
   const double *in3 = in[3];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_log(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double y_ = in2[i];
+        const double out_ = in3[i];
+        out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_near_log(x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double y_ = in2[i];
       const double out_ = in3[i];
-      out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_near_log(x_)));
+      out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_log(x_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double y_ = in2[i];
-    const double out_ = in3[i];
-    out0[i] = (((x_ == 0.0) & (y_ >= 0.0)) ? 0.0 : (grad_ * out_ * plait_vm_log(x_)));
   }
   return 0;
 }
@@ -1918,27 +1930,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    far |= plait_vm_far_quotientf(x_, y_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float y_ = in1[i];
-      out0[i] = plait_vm_near_remainderf(x_, y_);
+      far |= plait_vm_far_quotientf(x_, y_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    out0[i] = plait_vm_remainderf(x_, y_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float y_ = in1[i];
+        out0[i] = plait_vm_near_remainderf(x_, y_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = plait_vm_remainderf(x_, y_);
+    }
   }
   return 0;
 }
@@ -1977,29 +1992,32 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(remainder_grad_y_f32) {
   const float *in1 = in[1];
   const float *in2 = in[2];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in1[i];
-    const float y_ = in2[i];
-    far |= plait_vm_far_quotientf(x_, y_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      const float y_ = in2[i];
+      far |= plait_vm_far_quotientf(x_, y_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        const float y_ = in2[i];
+        out0[i] = -grad_ * plait_vm_near_floor_dividef(x_, y_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float grad_ = in0[i];
       const float x_ = in1[i];
       const float y_ = in2[i];
-      out0[i] = -grad_ * plait_vm_near_floor_dividef(x_, y_);
+      out0[i] = -grad_ * plait_vm_floor_dividef(x_, y_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    const float y_ = in2[i];
-    out0[i] = -grad_ * plait_vm_floor_dividef(x_, y_);
   }
   return 0;
 }

@@ -18,24 +18,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_exp(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_exp(x_);
+      far |= plait_vm_far_exp(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_exp(x_);
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_exp(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_exp(x_);
+    }
   }
   return 0;
 }
@@ -74,30 +77,33 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float e_ = plait_vm_expf(xr_);
+        out0[i] = e_ * plait_vm_near_cosf(xi_);
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float e_ = plait_vm_expf(xr_);
-      out0[i] = e_ * plait_vm_near_cosf(xi_);
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
+      out0[i] = e_ * plait_vm_cosf(xi_);
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float e_ = plait_vm_expf(xr_);
-    out0[i] = e_ * plait_vm_cosf(xi_);
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
   }
   return 0;
 }
@@ -108,31 +114,34 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    far |= plait_vm_far_exp(xr_);
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      const double e_ = plait_vm_near_exp(xr_);
-      out0[i] = e_ * plait_vm_near_cos(xi_);
-      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+      far |= plait_vm_far_exp(xr_);
+      far |= plait_vm_far_trig(xi_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double e_ = plait_vm_exp(xr_);
-    out0[i] = e_ * plait_vm_cos(xi_);
-    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double e_ = plait_vm_near_exp(xr_);
+        out0[i] = e_ * plait_vm_near_cos(xi_);
+        out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp(xr_);
+      out0[i] = e_ * plait_vm_cos(xi_);
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
+    }
   }
   return 0;
 }
@@ -153,24 +162,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_exp2(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_exp2(x_);
+      far |= plait_vm_far_exp2(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_exp2(x_);
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_exp2(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_exp2(x_);
+    }
   }
   return 0;
 }
@@ -209,32 +221,35 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_ * 0.6931471805599453f);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_ * 0.6931471805599453f);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float e_ = plait_vm_exp2f(xr_);
+        const float t_ = xi_ * 0.6931471805599453f;
+        out0[i] = e_ * plait_vm_near_cosf(t_);
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(t_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float e_ = plait_vm_exp2f(xr_);
       const float t_ = xi_ * 0.6931471805599453f;
-      out0[i] = e_ * plait_vm_near_cosf(t_);
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(t_)));
+      out0[i] = e_ * plait_vm_cosf(t_);
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(t_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float e_ = plait_vm_exp2f(xr_);
-    const float t_ = xi_ * 0.6931471805599453f;
-    out0[i] = e_ * plait_vm_cosf(t_);
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(t_)));
   }
   return 0;
 }
@@ -245,33 +260,36 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp2_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    far |= plait_vm_far_exp2(xr_);
-    far |= plait_vm_far_trig(xi_ * 0.6931471805599453);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      const double e_ = plait_vm_near_exp2(xr_);
-      const double t_ = xi_ * 0.6931471805599453;
-      out0[i] = e_ * plait_vm_near_cos(t_);
-      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(t_)));
+      far |= plait_vm_far_exp2(xr_);
+      far |= plait_vm_far_trig(xi_ * 0.6931471805599453);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double e_ = plait_vm_exp2(xr_);
-    const double t_ = xi_ * 0.6931471805599453;
-    out0[i] = e_ * plait_vm_cos(t_);
-    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(t_)));
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double e_ = plait_vm_near_exp2(xr_);
+        const double t_ = xi_ * 0.6931471805599453;
+        out0[i] = e_ * plait_vm_near_cos(t_);
+        out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(t_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp2(xr_);
+      const double t_ = xi_ * 0.6931471805599453;
+      out0[i] = e_ * plait_vm_cos(t_);
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(t_)));
+    }
   }
   return 0;
 }
@@ -334,33 +352,36 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(0.5f * xi_);
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(0.5f * xi_);
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float e_ = plait_vm_expf(xr_);
+        const float s_ = plait_vm_near_sinf(0.5f * xi_);
+        out0[i] = plait_vm_expm1f(xr_) * plait_vm_near_cosf(xi_) - 2.0f * s_ * s_;
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float e_ = plait_vm_expf(xr_);
-      const float s_ = plait_vm_near_sinf(0.5f * xi_);
-      out0[i] = plait_vm_expm1f(xr_) * plait_vm_near_cosf(xi_) - 2.0f * s_ * s_;
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
+      const float s_ = plait_vm_sinf(0.5f * xi_);
+      out0[i] = plait_vm_expm1f(xr_) * plait_vm_cosf(xi_) - 2.0f * s_ * s_;
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float e_ = plait_vm_expf(xr_);
-    const float s_ = plait_vm_sinf(0.5f * xi_);
-    out0[i] = plait_vm_expm1f(xr_) * plait_vm_cosf(xi_) - 2.0f * s_ * s_;
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_)));
   }
   return 0;
 }
@@ -371,34 +392,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    far |= plait_vm_far_exp(xr_);
-    far |= plait_vm_far_trig(0.5 * xi_);
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      const double e_ = plait_vm_near_exp(xr_);
-      const double s_ = plait_vm_near_sin(0.5 * xi_);
-      out0[i] = plait_vm_expm1(xr_) * plait_vm_near_cos(xi_) - 2.0 * s_ * s_;
-      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+      far |= plait_vm_far_exp(xr_);
+      far |= plait_vm_far_trig(0.5 * xi_);
+      far |= plait_vm_far_trig(xi_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double e_ = plait_vm_exp(xr_);
-    const double s_ = plait_vm_sin(0.5 * xi_);
-    out0[i] = plait_vm_expm1(xr_) * plait_vm_cos(xi_) - 2.0 * s_ * s_;
-    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double e_ = plait_vm_near_exp(xr_);
+        const double s_ = plait_vm_near_sin(0.5 * xi_);
+        out0[i] = plait_vm_expm1(xr_) * plait_vm_near_cos(xi_) - 2.0 * s_ * s_;
+        out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      const double e_ = plait_vm_exp(xr_);
+      const double s_ = plait_vm_sin(0.5 * xi_);
+      out0[i] = plait_vm_expm1(xr_) * plait_vm_cos(xi_) - 2.0 * s_ * s_;
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_)));
+    }
   }
   return 0;
 }
@@ -419,24 +443,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_log(x_);
+      far |= plait_vm_far_log(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_log(x_);
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_log(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_log(x_);
+    }
   }
   return 0;
 }
@@ -516,24 +543,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log10_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_log10(x_);
+      far |= plait_vm_far_log(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_log10(x_);
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_log10(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_log10(x_);
+    }
   }
   return 0;
 }
@@ -704,24 +734,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(log2_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_log2(x_);
+      far |= plait_vm_far_log(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_log2(x_);
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_log2(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_log2(x_);
+    }
   }
   return 0;
 }
@@ -1257,26 +1290,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double y_ = in1[i];
-    far |= plait_vm_far_log(y_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double y_ = in1[i];
+      far |= plait_vm_far_log(y_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double y_ = in1[i];
+        out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_near_log(y_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double y_ = in1[i];
-      out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_near_log(y_)));
+      out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_log(y_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double y_ = in1[i];
-    out0[i] = (((x_ == 0.0) & !ew_isnan_f64(y_)) ? 0.0 : (x_ * plait_vm_log(y_)));
   }
   return 0;
 }
@@ -1303,28 +1339,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_x_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double y_ = in2[i];
-    far |= plait_vm_far_log(y_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double y_ = in2[i];
+      far |= plait_vm_far_log(y_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double y_ = in2[i];
+        out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_near_log(y_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double y_ = in2[i];
-      out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_near_log(y_)));
+      out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_log(y_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double y_ = in2[i];
-    out0[i] = (((x_ == 0.0) & (y_ <= 0.0)) ? 0.0 : (grad_ * plait_vm_log(y_)));
   }
   return 0;
 }

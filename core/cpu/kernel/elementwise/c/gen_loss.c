@@ -21,26 +21,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      far |= plait_vm_far_log(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = -(t_ * ew_max_f64(plait_vm_near_log(x_), -100.0) + (1.0 - t_) * ew_max_f64(plait_vm_log1p(-x_), -100.0));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = -(t_ * ew_max_f64(plait_vm_near_log(x_), -100.0) + (1.0 - t_) * ew_max_f64(plait_vm_log1p(-x_), -100.0));
+      out0[i] = -(t_ * ew_max_f64(plait_vm_log(x_), -100.0) + (1.0 - t_) * ew_max_f64(plait_vm_log1p(-x_), -100.0));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = -(t_ * ew_max_f64(plait_vm_log(x_), -100.0) + (1.0 - t_) * ew_max_f64(plait_vm_log1p(-x_), -100.0));
   }
   return 0;
 }
@@ -96,26 +99,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(binary_cross_entropy_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_log(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = grad_ * (ew_max_f64(plait_vm_log1p(-x_), -100.0) - ew_max_f64(plait_vm_near_log(x_), -100.0));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = grad_ * (ew_max_f64(plait_vm_log1p(-x_), -100.0) - ew_max_f64(plait_vm_near_log(x_), -100.0));
+      out0[i] = grad_ * (ew_max_f64(plait_vm_log1p(-x_), -100.0) - ew_max_f64(plait_vm_log(x_), -100.0));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = grad_ * (ew_max_f64(plait_vm_log1p(-x_), -100.0) - ew_max_f64(plait_vm_log(x_), -100.0));
   }
   return 0;
 }
@@ -783,26 +789,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in1[i];
-    far |= plait_vm_far_log(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in1[i];
+      far |= plait_vm_far_log(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_near_log(t_) - x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_near_log(t_) - x_)));
+      out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_log(t_) - x_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = ((t_ == 0.0) ? 0.0 : (t_ * (plait_vm_log(t_) - x_)));
   }
   return 0;
 }
@@ -829,28 +838,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_grad_t_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in2[i];
-    far |= plait_vm_far_log(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in2[i];
+      far |= plait_vm_far_log(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double t_ = in2[i];
+        out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_near_log(t_) + 1.0 - x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double t_ = in2[i];
-      out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_near_log(t_) + 1.0 - x_)));
+      out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_log(t_) + 1.0 - x_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double t_ = in2[i];
-    out0[i] = ((t_ == 0.0) ? 0.0 : (grad_ * (plait_vm_log(t_) + 1.0 - x_)));
   }
   return 0;
 }
@@ -874,26 +886,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in1[i];
-    far |= plait_vm_far_exp(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in1[i];
+      far |= plait_vm_far_exp(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = plait_vm_near_exp(t_) * (t_ - x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = plait_vm_near_exp(t_) * (t_ - x_);
+      out0[i] = plait_vm_exp(t_) * (t_ - x_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = plait_vm_exp(t_) * (t_ - x_);
   }
   return 0;
 }
@@ -917,26 +932,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in1[i];
-    far |= plait_vm_far_exp(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in1[i];
+      far |= plait_vm_far_exp(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = -grad_ * plait_vm_near_exp(t_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = -grad_ * plait_vm_near_exp(t_);
+      out0[i] = -grad_ * plait_vm_exp(t_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = -grad_ * plait_vm_exp(t_);
   }
   return 0;
 }
@@ -963,28 +981,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in2[i];
-    far |= plait_vm_far_exp(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in2[i];
+      far |= plait_vm_far_exp(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double t_ = in2[i];
+        out0[i] = grad_ * plait_vm_near_exp(t_) * (t_ - x_ + 1.0);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double t_ = in2[i];
-      out0[i] = grad_ * plait_vm_near_exp(t_) * (t_ - x_ + 1.0);
+      out0[i] = grad_ * plait_vm_exp(t_) * (t_ - x_ + 1.0);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double t_ = in2[i];
-    out0[i] = grad_ * plait_vm_exp(t_) * (t_ - x_ + 1.0);
   }
   return 0;
 }
@@ -1527,26 +1548,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_exp(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      far |= plait_vm_far_exp(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = plait_vm_near_exp(x_) - t_ * x_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = plait_vm_near_exp(x_) - t_ * x_;
+      out0[i] = plait_vm_exp(x_) - t_ * x_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = plait_vm_exp(x_) - t_ * x_;
   }
   return 0;
 }
@@ -1573,28 +1597,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f64) {
   const double *in1 = in[1];
   const double *in2 = in[2];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_exp(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_exp(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double t_ = in2[i];
+        out0[i] = grad_ * (plait_vm_near_exp(x_) - t_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double t_ = in2[i];
-      out0[i] = grad_ * (plait_vm_near_exp(x_) - t_);
+      out0[i] = grad_ * (plait_vm_exp(x_) - t_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double t_ = in2[i];
-    out0[i] = grad_ * (plait_vm_exp(x_) - t_);
   }
   return 0;
 }
@@ -1607,34 +1634,37 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f32) {
   const float *in3 = in[3];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float tr_ = in2[i];
+        const float ti_ = in3[i];
+        const float e_ = plait_vm_expf(xr_);
+        out0[i] = e_ * plait_vm_near_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float tr_ = in2[i];
       const float ti_ = in3[i];
       const float e_ = plait_vm_expf(xr_);
-      out0[i] = e_ * plait_vm_near_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
+      out0[i] = e_ * plait_vm_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float tr_ = in2[i];
-    const float ti_ = in3[i];
-    const float e_ = plait_vm_expf(xr_);
-    out0[i] = e_ * plait_vm_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
   }
   return 0;
 }
@@ -1647,35 +1677,38 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f64) {
   const double *in3 = in[3];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    far |= plait_vm_far_exp(xr_);
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      const double xi_ = in1[i];
+      far |= plait_vm_far_exp(xr_);
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double tr_ = in2[i];
+        const double ti_ = in3[i];
+        const double e_ = plait_vm_near_exp(xr_);
+        out0[i] = e_ * plait_vm_near_cos(xi_) - tr_ * xr_ + ti_ * xi_;
+        out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double tr_ = in2[i];
       const double ti_ = in3[i];
-      const double e_ = plait_vm_near_exp(xr_);
-      out0[i] = e_ * plait_vm_near_cos(xi_) - tr_ * xr_ + ti_ * xi_;
-      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_near_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
+      const double e_ = plait_vm_exp(xr_);
+      out0[i] = e_ * plait_vm_cos(xi_) - tr_ * xr_ + ti_ * xi_;
+      out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double tr_ = in2[i];
-    const double ti_ = in3[i];
-    const double e_ = plait_vm_exp(xr_);
-    out0[i] = e_ * plait_vm_cos(xi_) - tr_ * xr_ + ti_ * xi_;
-    out1[i] = ((xi_ == 0.0) ? xi_ : (e_ * plait_vm_sin(xi_))) - tr_ * xi_ - ti_ * xr_;
   }
   return 0;
 }
@@ -1723,26 +1756,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(stirling_grad_t_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double t_ = in1[i];
-    far |= plait_vm_far_log(t_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double t_ = in1[i];
+      far |= plait_vm_far_log(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double t_ = in1[i];
+        out0[i] = ((t_ > 1.0) ? (grad_ * (plait_vm_near_log(t_) + 0.5 / t_)) : 0.0);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double t_ = in1[i];
-      out0[i] = ((t_ > 1.0) ? (grad_ * (plait_vm_near_log(t_) + 0.5 / t_)) : 0.0);
+      out0[i] = ((t_ > 1.0) ? (grad_ * (plait_vm_log(t_) + 0.5 / t_)) : 0.0);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double t_ = in1[i];
-    out0[i] = ((t_ > 1.0) ? (grad_ * (plait_vm_log(t_) + 0.5 / t_)) : 0.0);
   }
   return 0;
 }

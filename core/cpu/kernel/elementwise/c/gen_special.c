@@ -67,24 +67,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_near_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+      far |= plait_vm_far_log(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_near_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = ((x_ > 0.0) ? (-x_ * plait_vm_log(x_)) : ((x_ == 0.0) ? 0.0 : ((x_ < 0.0) ? -(double)INFINITY : x_)));
+    }
   }
   return 0;
 }
@@ -108,26 +111,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(entr_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_log(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_log(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = -grad_ * (plait_vm_near_log(x_) + 1.0);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = -grad_ * (plait_vm_near_log(x_) + 1.0);
+      out0[i] = -grad_ * (plait_vm_log(x_) + 1.0);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = -grad_ * (plait_vm_log(x_) + 1.0);
   }
   return 0;
 }
@@ -562,24 +568,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_ndtr_grad_x_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
-      out0[i] = ((x_ == 0.0f) ? 1.0f : (ew_isinf_f32(x_) ? 0.0f : (plait_vm_near_sinf(x_) / x_)));
+      far |= plait_vm_far_trigf(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = ((x_ == 0.0f) ? 1.0f : (ew_isinf_f32(x_) ? 0.0f : (plait_vm_sinf(x_) / x_)));
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        out0[i] = ((x_ == 0.0f) ? 1.0f : (ew_isinf_f32(x_) ? 0.0f : (plait_vm_near_sinf(x_) / x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      out0[i] = ((x_ == 0.0f) ? 1.0f : (ew_isinf_f32(x_) ? 0.0f : (plait_vm_sinf(x_) / x_)));
+    }
   }
   return 0;
 }
@@ -588,23 +597,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_near_sin(x_) / x_)));
+      far |= plait_vm_far_trig(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_sin(x_) / x_)));
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_near_sin(x_) / x_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = ((x_ == 0.0) ? 1.0 : (ew_isinf_f64(x_) ? 0.0 : (plait_vm_sin(x_) / x_)));
+    }
   }
   return 0;
 }
@@ -614,26 +626,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in1[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_trigf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        out0[i] = grad_ * ((ew_abs_f32(x_) < 0.5f) ? (x_ * (-1.0f / 3.0f + x_ * x_ * (1.0f / 30.0f - x_ * x_ * (1.0f / 840.0f - x_ * x_ * (1.0f / 45360.0f - x_ * x_ * (1.0f / 3991680.0f - x_ * x_ / 518918400.0f)))))) : ((plait_vm_near_cosf(x_) - plait_vm_near_sinf(x_) / x_) / x_));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float grad_ = in0[i];
       const float x_ = in1[i];
-      out0[i] = grad_ * ((ew_abs_f32(x_) < 0.5f) ? (x_ * (-1.0f / 3.0f + x_ * x_ * (1.0f / 30.0f - x_ * x_ * (1.0f / 840.0f - x_ * x_ * (1.0f / 45360.0f - x_ * x_ * (1.0f / 3991680.0f - x_ * x_ / 518918400.0f)))))) : ((plait_vm_near_cosf(x_) - plait_vm_near_sinf(x_) / x_) / x_));
+      out0[i] = grad_ * ((ew_abs_f32(x_) < 0.5f) ? (x_ * (-1.0f / 3.0f + x_ * x_ * (1.0f / 30.0f - x_ * x_ * (1.0f / 840.0f - x_ * x_ * (1.0f / 45360.0f - x_ * x_ * (1.0f / 3991680.0f - x_ * x_ / 518918400.0f)))))) : ((plait_vm_cosf(x_) - plait_vm_sinf(x_) / x_) / x_));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = grad_ * ((ew_abs_f32(x_) < 0.5f) ? (x_ * (-1.0f / 3.0f + x_ * x_ * (1.0f / 30.0f - x_ * x_ * (1.0f / 840.0f - x_ * x_ * (1.0f / 45360.0f - x_ * x_ * (1.0f / 3991680.0f - x_ * x_ / 518918400.0f)))))) : ((plait_vm_cosf(x_) - plait_vm_sinf(x_) / x_) / x_));
   }
   return 0;
 }
@@ -643,25 +658,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(special_spherical_bessel_j0_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_trig(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_near_cos(x_) - plait_vm_near_sin(x_) / x_) / x_));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_near_cos(x_) - plait_vm_near_sin(x_) / x_) / x_));
+      out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_cos(x_) - plait_vm_sin(x_) / x_) / x_));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = grad_ * ((ew_abs_f64(x_) < 0.5) ? (x_ * (-1.0 / 3.0 + x_ * x_ * (1.0 / 30.0 - x_ * x_ * (1.0 / 840.0 - x_ * x_ * (1.0 / 45360.0 - x_ * x_ * (1.0 / 3991680.0 - x_ * x_ / 518918400.0)))))) : ((plait_vm_cos(x_) - plait_vm_sin(x_) / x_) / x_));
   }
   return 0;
 }
@@ -763,26 +781,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(zeta_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    far |= plait_vm_far_zetaf(x_, y_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float y_ = in1[i];
-      out0[i] = plait_vm_near_zetaf(x_, y_);
+      far |= plait_vm_far_zetaf(x_, y_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float y_ = in1[i];
-    out0[i] = ew_zeta_f32(x_, y_);
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float y_ = in1[i];
+        out0[i] = plait_vm_near_zetaf(x_, y_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float y_ = in1[i];
+      out0[i] = ew_zeta_f32(x_, y_);
+    }
   }
   return 0;
 }

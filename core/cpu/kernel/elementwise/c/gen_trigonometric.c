@@ -732,24 +732,27 @@ PLAITK_ELEMENTWISE_LOOP(atanh_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
-      out0[i] = plait_vm_near_cosf(x_);
+      far |= plait_vm_far_trigf(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = plait_vm_cosf(x_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        out0[i] = plait_vm_near_cosf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_cosf(x_);
+    }
   }
   return 0;
 }
@@ -758,23 +761,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_cos(x_);
+      far |= plait_vm_far_trig(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_cos(x_);
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_cos(x_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_cos(x_);
+    }
   }
   return 0;
 }
@@ -784,26 +790,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in1[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_trigf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        out0[i] = -grad_ * plait_vm_near_sinf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float grad_ = in0[i];
       const float x_ = in1[i];
-      out0[i] = -grad_ * plait_vm_near_sinf(x_);
+      out0[i] = -grad_ * plait_vm_sinf(x_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = -grad_ * plait_vm_sinf(x_);
   }
   return 0;
 }
@@ -813,25 +822,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_trig(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = -grad_ * plait_vm_near_sin(x_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = -grad_ * plait_vm_near_sin(x_);
+      out0[i] = -grad_ * plait_vm_sin(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = -grad_ * plait_vm_sin(x_);
   }
   return 0;
 }
@@ -842,28 +854,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    far |= plait_vm_far_trigf(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
+      far |= plait_vm_far_trigf(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        out0[i] = plait_vm_near_cosf(xr_) * plait_vm_coshf(xi_);
+        out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_near_sinf(xr_) * plait_vm_sinhf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
-      out0[i] = plait_vm_near_cosf(xr_) * plait_vm_coshf(xi_);
-      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_near_sinf(xr_) * plait_vm_sinhf(xi_)));
+      out0[i] = plait_vm_cosf(xr_) * plait_vm_coshf(xi_);
+      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_sinf(xr_) * plait_vm_sinhf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    out0[i] = plait_vm_cosf(xr_) * plait_vm_coshf(xi_);
-    out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (-xr_ * xi_) : (-plait_vm_sinf(xr_) * plait_vm_sinhf(xi_)));
   }
   return 0;
 }
@@ -874,27 +889,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cos_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    far |= plait_vm_far_trig(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      far |= plait_vm_far_trig(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        out0[i] = plait_vm_near_cos(xr_) * plait_vm_cosh(xi_);
+        out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_near_sin(xr_) * plait_vm_sinh(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      out0[i] = plait_vm_near_cos(xr_) * plait_vm_cosh(xi_);
-      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_near_sin(xr_) * plait_vm_sinh(xi_)));
+      out0[i] = plait_vm_cos(xr_) * plait_vm_cosh(xi_);
+      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_sin(xr_) * plait_vm_sinh(xi_)));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    out0[i] = plait_vm_cos(xr_) * plait_vm_cosh(xi_);
-    out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (-xr_ * xi_) : (-plait_vm_sin(xr_) * plait_vm_sinh(xi_)));
   }
   return 0;
 }
@@ -957,28 +975,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        out0[i] = plait_vm_coshf(xr_) * plait_vm_near_cosf(xi_);
+        out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_near_sinf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
-      out0[i] = plait_vm_coshf(xr_) * plait_vm_near_cosf(xi_);
-      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_near_sinf(xi_)));
+      out0[i] = plait_vm_coshf(xr_) * plait_vm_cosf(xi_);
+      out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_sinf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    out0[i] = plait_vm_coshf(xr_) * plait_vm_cosf(xi_);
-    out1[i] = (((xr_ == 0.0f) | (xi_ == 0.0f)) ? (xr_ * xi_) : (plait_vm_sinhf(xr_) * plait_vm_sinf(xi_)));
   }
   return 0;
 }
@@ -989,27 +1010,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosh_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        out0[i] = plait_vm_cosh(xr_) * plait_vm_near_cos(xi_);
+        out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_near_sin(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      out0[i] = plait_vm_cosh(xr_) * plait_vm_near_cos(xi_);
-      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_near_sin(xi_)));
+      out0[i] = plait_vm_cosh(xr_) * plait_vm_cos(xi_);
+      out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_sin(xi_)));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    out0[i] = plait_vm_cosh(xr_) * plait_vm_cos(xi_);
-    out1[i] = (((xr_ == 0.0) | (xi_ == 0.0)) ? (xr_ * xi_) : (plait_vm_sinh(xr_) * plait_vm_sin(xi_)));
   }
   return 0;
 }
@@ -1125,24 +1149,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rad2deg_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
-      out0[i] = plait_vm_near_sinf(x_);
+      far |= plait_vm_far_trigf(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = plait_vm_sinf(x_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        out0[i] = plait_vm_near_sinf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_sinf(x_);
+    }
   }
   return 0;
 }
@@ -1151,23 +1178,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_sin(x_);
+      far |= plait_vm_far_trig(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_sin(x_);
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_sin(x_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_sin(x_);
+    }
   }
   return 0;
 }
@@ -1177,26 +1207,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in1[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_trigf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        out0[i] = grad_ * plait_vm_near_cosf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float grad_ = in0[i];
       const float x_ = in1[i];
-      out0[i] = grad_ * plait_vm_near_cosf(x_);
+      out0[i] = grad_ * plait_vm_cosf(x_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = grad_ * plait_vm_cosf(x_);
   }
   return 0;
 }
@@ -1206,25 +1239,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_trig(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        out0[i] = grad_ * plait_vm_near_cos(x_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
-      out0[i] = grad_ * plait_vm_near_cos(x_);
+      out0[i] = grad_ * plait_vm_cos(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    out0[i] = grad_ * plait_vm_cos(x_);
   }
   return 0;
 }
@@ -1235,28 +1271,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    far |= plait_vm_far_trigf(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
+      far |= plait_vm_far_trigf(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_near_sinf(xr_) * plait_vm_coshf(xi_)));
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_near_cosf(xr_) * plait_vm_sinhf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
-      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_near_sinf(xr_) * plait_vm_coshf(xi_)));
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_near_cosf(xr_) * plait_vm_sinhf(xi_)));
+      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinf(xr_) * plait_vm_coshf(xi_)));
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_cosf(xr_) * plait_vm_sinhf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinf(xr_) * plait_vm_coshf(xi_)));
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_cosf(xr_) * plait_vm_sinhf(xi_)));
   }
   return 0;
 }
@@ -1267,27 +1306,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    far |= plait_vm_far_trig(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      far |= plait_vm_far_trig(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_near_sin(xr_) * plait_vm_cosh(xi_)));
+        out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_near_cos(xr_) * plait_vm_sinh(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_near_sin(xr_) * plait_vm_cosh(xi_)));
-      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_near_cos(xr_) * plait_vm_sinh(xi_)));
+      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sin(xr_) * plait_vm_cosh(xi_)));
+      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cos(xr_) * plait_vm_sinh(xi_)));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sin(xr_) * plait_vm_cosh(xi_)));
-    out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cos(xr_) * plait_vm_sinh(xi_)));
   }
   return 0;
 }
@@ -1296,26 +1338,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sin_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    far |= plait_vm_far_trigf(3.141592653589793f * x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      far |= plait_vm_far_trigf(3.141592653589793f * x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float t_ = 3.141592653589793f * x_;
+        out0[i] = ((x_ == 0.0f) ? 1.0f : (plait_vm_near_sinf(t_) / t_));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
       const float t_ = 3.141592653589793f * x_;
-      out0[i] = ((x_ == 0.0f) ? 1.0f : (plait_vm_near_sinf(t_) / t_));
+      out0[i] = ((x_ == 0.0f) ? 1.0f : (plait_vm_sinf(t_) / t_));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float t_ = 3.141592653589793f * x_;
-    out0[i] = ((x_ == 0.0f) ? 1.0f : (plait_vm_sinf(t_) / t_));
   }
   return 0;
 }
@@ -1324,25 +1369,28 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_trig(3.141592653589793 * x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      far |= plait_vm_far_trig(3.141592653589793 * x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        const double t_ = 3.141592653589793 * x_;
+        out0[i] = ((x_ == 0.0) ? 1.0 : (plait_vm_near_sin(t_) / t_));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
       const double t_ = 3.141592653589793 * x_;
-      out0[i] = ((x_ == 0.0) ? 1.0 : (plait_vm_near_sin(t_) / t_));
+      out0[i] = ((x_ == 0.0) ? 1.0 : (plait_vm_sin(t_) / t_));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    const double t_ = 3.141592653589793 * x_;
-    out0[i] = ((x_ == 0.0) ? 1.0 : (plait_vm_sin(t_) / t_));
   }
   return 0;
 }
@@ -1352,28 +1400,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in1[i];
-    far |= plait_vm_far_trigf(3.141592653589793f * x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_trigf(3.141592653589793f * x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        const float t_ = 3.141592653589793f * x_;
+        out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * 3.141592653589793f * (t_ * plait_vm_near_cosf(t_) - plait_vm_near_sinf(t_)) / (t_ * t_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float grad_ = in0[i];
       const float x_ = in1[i];
       const float t_ = 3.141592653589793f * x_;
-      out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * 3.141592653589793f * (t_ * plait_vm_near_cosf(t_) - plait_vm_near_sinf(t_)) / (t_ * t_)));
+      out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * 3.141592653589793f * (t_ * plait_vm_cosf(t_) - plait_vm_sinf(t_)) / (t_ * t_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    const float t_ = 3.141592653589793f * x_;
-    out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * 3.141592653589793f * (t_ * plait_vm_cosf(t_) - plait_vm_sinf(t_)) / (t_ * t_)));
   }
   return 0;
 }
@@ -1383,27 +1434,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in1[i];
-    far |= plait_vm_far_trig(3.141592653589793 * x_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in1[i];
+      far |= plait_vm_far_trig(3.141592653589793 * x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double grad_ = in0[i];
+        const double x_ = in1[i];
+        const double t_ = 3.141592653589793 * x_;
+        out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * 3.141592653589793 * (t_ * plait_vm_near_cos(t_) - plait_vm_near_sin(t_)) / (t_ * t_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double grad_ = in0[i];
       const double x_ = in1[i];
       const double t_ = 3.141592653589793 * x_;
-      out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * 3.141592653589793 * (t_ * plait_vm_near_cos(t_) - plait_vm_near_sin(t_)) / (t_ * t_)));
+      out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * 3.141592653589793 * (t_ * plait_vm_cos(t_) - plait_vm_sin(t_)) / (t_ * t_)));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double grad_ = in0[i];
-    const double x_ = in1[i];
-    const double t_ = 3.141592653589793 * x_;
-    out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * 3.141592653589793 * (t_ * plait_vm_cos(t_) - plait_vm_sin(t_)) / (t_ * t_)));
   }
   return 0;
 }
@@ -1414,15 +1468,36 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    far |= plait_vm_far_trigf(3.141592653589793f * xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
+      far |= plait_vm_far_trigf(3.141592653589793f * xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float p_ = 3.141592653589793f * xr_;
+        const float q_ = 3.141592653589793f * xi_;
+        const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
+        const float u_ = (w_ ? p_ : q_);
+        const float v_ = (w_ ? q_ : p_);
+        const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
+        const float n_ = u_ + v_ * k_;
+        const float qr_ = (w_ ? (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_))) / n_;
+        const float qi_ = (w_ ? (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_near_sinf(p_) * plait_vm_coshf(q_))) / n_;
+        const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
+        out0[i] = (z_ ? 1.0f : qr_);
+        out1[i] = (z_ ? 0.0f : qi_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float p_ = 3.141592653589793f * xr_;
@@ -1432,30 +1507,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
       const float v_ = (w_ ? q_ : p_);
       const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
       const float n_ = u_ + v_ * k_;
-      const float qr_ = (w_ ? (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_))) / n_;
-      const float qi_ = (w_ ? (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_near_sinf(p_) * plait_vm_coshf(q_))) / n_;
+      const float qr_ = (w_ ? (plait_vm_sinf(p_) * plait_vm_coshf(q_) + plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_cosf(p_) * plait_vm_sinhf(q_))) / n_;
+      const float qi_ = (w_ ? (plait_vm_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_sinf(p_) * plait_vm_coshf(q_))) / n_;
       const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
       out0[i] = (z_ ? 1.0f : qr_);
       out1[i] = (z_ ? 0.0f : qi_);
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float p_ = 3.141592653589793f * xr_;
-    const float q_ = 3.141592653589793f * xi_;
-    const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
-    const float u_ = (w_ ? p_ : q_);
-    const float v_ = (w_ ? q_ : p_);
-    const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
-    const float n_ = u_ + v_ * k_;
-    const float qr_ = (w_ ? (plait_vm_sinf(p_) * plait_vm_coshf(q_) + plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_cosf(p_) * plait_vm_sinhf(q_))) / n_;
-    const float qi_ = (w_ ? (plait_vm_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_sinf(p_) * plait_vm_coshf(q_))) / n_;
-    const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
-    out0[i] = (z_ ? 1.0f : qr_);
-    out1[i] = (z_ ? 0.0f : qi_);
   }
   return 0;
 }
@@ -1466,15 +1523,35 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    far |= plait_vm_far_trig(3.141592653589793 * xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      far |= plait_vm_far_trig(3.141592653589793 * xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double p_ = 3.141592653589793 * xr_;
+        const double q_ = 3.141592653589793 * xi_;
+        const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
+        const double u_ = (w_ ? p_ : q_);
+        const double v_ = (w_ ? q_ : p_);
+        const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
+        const double n_ = u_ + v_ * k_;
+        const double qr_ = (w_ ? (plait_vm_near_sin(p_) * plait_vm_cosh(q_) + plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_near_cos(p_) * plait_vm_sinh(q_))) / n_;
+        const double qi_ = (w_ ? (plait_vm_near_cos(p_) * plait_vm_sinh(q_) - plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_near_sin(p_) * plait_vm_cosh(q_))) / n_;
+        const bool z_ = (p_ == 0.0) & (q_ == 0.0);
+        out0[i] = (z_ ? 1.0 : qr_);
+        out1[i] = (z_ ? 0.0 : qi_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double p_ = 3.141592653589793 * xr_;
@@ -1484,29 +1561,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
       const double v_ = (w_ ? q_ : p_);
       const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
       const double n_ = u_ + v_ * k_;
-      const double qr_ = (w_ ? (plait_vm_near_sin(p_) * plait_vm_cosh(q_) + plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_near_cos(p_) * plait_vm_sinh(q_))) / n_;
-      const double qi_ = (w_ ? (plait_vm_near_cos(p_) * plait_vm_sinh(q_) - plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_near_sin(p_) * plait_vm_cosh(q_))) / n_;
+      const double qr_ = (w_ ? (plait_vm_sin(p_) * plait_vm_cosh(q_) + plait_vm_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_cos(p_) * plait_vm_sinh(q_))) / n_;
+      const double qi_ = (w_ ? (plait_vm_cos(p_) * plait_vm_sinh(q_) - plait_vm_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_sin(p_) * plait_vm_cosh(q_))) / n_;
       const bool z_ = (p_ == 0.0) & (q_ == 0.0);
       out0[i] = (z_ ? 1.0 : qr_);
       out1[i] = (z_ ? 0.0 : qi_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double p_ = 3.141592653589793 * xr_;
-    const double q_ = 3.141592653589793 * xi_;
-    const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
-    const double u_ = (w_ ? p_ : q_);
-    const double v_ = (w_ ? q_ : p_);
-    const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
-    const double n_ = u_ + v_ * k_;
-    const double qr_ = (w_ ? (plait_vm_sin(p_) * plait_vm_cosh(q_) + plait_vm_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_cos(p_) * plait_vm_sinh(q_))) / n_;
-    const double qi_ = (w_ ? (plait_vm_cos(p_) * plait_vm_sinh(q_) - plait_vm_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_sin(p_) * plait_vm_cosh(q_))) / n_;
-    const bool z_ = (p_ == 0.0) & (q_ == 0.0);
-    out0[i] = (z_ ? 1.0 : qr_);
-    out1[i] = (z_ ? 0.0 : qi_);
   }
   return 0;
 }
@@ -1569,28 +1629,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xi_ = in1[i];
-    far |= plait_vm_far_trigf(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xi_ = in1[i];
+      far |= plait_vm_far_trigf(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_near_cosf(xi_)));
+        out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_near_sinf(xi_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
-      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_near_cosf(xi_)));
-      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_near_sinf(xi_)));
+      out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_cosf(xi_)));
+      out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_sinf(xi_)));
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    out0[i] = ((xr_ == 0.0f) ? xr_ : (plait_vm_sinhf(xr_) * plait_vm_cosf(xi_)));
-    out1[i] = ((xi_ == 0.0f) ? xi_ : (plait_vm_coshf(xr_) * plait_vm_sinf(xi_)));
   }
   return 0;
 }
@@ -1601,27 +1664,30 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xi_ = in1[i];
-    far |= plait_vm_far_trig(xi_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xi_ = in1[i];
+      far |= plait_vm_far_trig(xi_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_near_cos(xi_)));
+        out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_near_sin(xi_)));
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
-      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_near_cos(xi_)));
-      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_near_sin(xi_)));
+      out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_cos(xi_)));
+      out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_sin(xi_)));
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    out0[i] = ((xr_ == 0.0) ? xr_ : (plait_vm_sinh(xr_) * plait_vm_cos(xi_)));
-    out1[i] = ((xi_ == 0.0) ? xi_ : (plait_vm_cosh(xr_) * plait_vm_sin(xi_)));
   }
   return 0;
 }
@@ -1630,24 +1696,27 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinh_complex_f64) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    far |= plait_vm_far_trigf(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const float x_ = in0[i];
-      out0[i] = plait_vm_near_tanf(x_);
+      far |= plait_vm_far_trigf(x_);
     }
-    return 0;
-  }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = plait_vm_tanf(x_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        out0[i] = plait_vm_near_tanf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_tanf(x_);
+    }
   }
   return 0;
 }
@@ -1656,23 +1725,26 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f32) {
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    far |= plait_vm_far_trig(x_);
-  }
-  if (far == 0) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = at; i < end; i++) {
       const double x_ = in0[i];
-      out0[i] = plait_vm_near_tan(x_);
+      far |= plait_vm_far_trig(x_);
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double x_ = in0[i];
-    out0[i] = plait_vm_tan(x_);
+    if (far == 0) {
+#pragma omp simd
+      for (int64_t i = at; i < end; i++) {
+        const double x_ = in0[i];
+        out0[i] = plait_vm_near_tan(x_);
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
+      const double x_ = in0[i];
+      out0[i] = plait_vm_tan(x_);
+    }
   }
   return 0;
 }
@@ -1711,42 +1783,45 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   float *out1 = out[1];
-  uint32_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    far |= plait_vm_far_trigf(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
+      far |= plait_vm_far_trigf(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const float xr_ = in0[i];
+        const float xi_ = in1[i];
+        const float tx_ = -xi_;
+        const float ty_ = xr_;
+        const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
+        const float tc_ = plait_vm_near_cosf(ty_);
+        const float tn_ = tc_ * tc_ + ts_ * ts_;
+        const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
+        const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+        out0[i] = b_;
+        out1[i] = -a_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
       const float xr_ = in0[i];
       const float xi_ = in1[i];
       const float tx_ = -xi_;
       const float ty_ = xr_;
       const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-      const float tc_ = plait_vm_near_cosf(ty_);
+      const float tc_ = plait_vm_cosf(ty_);
       const float tn_ = tc_ * tc_ + ts_ * ts_;
       const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_near_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_near_sinf(ty_) * tc_ / tn_));
+      const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
       out0[i] = b_;
       out1[i] = -a_;
     }
-    return 0;
-  }
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float xr_ = in0[i];
-    const float xi_ = in1[i];
-    const float tx_ = -xi_;
-    const float ty_ = xr_;
-    const float ts_ = plait_vm_sinhf(ew_min_f32(ew_max_f32(tx_, -20.0f), 20.0f));
-    const float tc_ = plait_vm_cosf(ty_);
-    const float tn_ = tc_ * tc_ + ts_ * ts_;
-    const float a_ = ((ew_abs_f32(tx_) > 20.0f) ? ew_sign_f32(tx_) : (ts_ * ew_sqrt_f32(1.0f + ts_ * ts_) / tn_));
-    const float b_ = ((ew_abs_f32(tx_) > 20.0f) ? (4.0f * plait_vm_sinf(ty_) * tc_ * plait_vm_expf(-2.0f * ew_abs_f32(tx_))) : (plait_vm_sinf(ty_) * tc_ / tn_));
-    out0[i] = b_;
-    out1[i] = -a_;
   }
   return 0;
 }
@@ -1757,41 +1832,44 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
   const double *in1 = in[1];
   double *out0 = out[0];
   double *out1 = out[1];
-  uint64_t far = 0;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint64_t far = 0;
 #pragma omp simd reduction(| : far)
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    far |= plait_vm_far_trig(xr_);
-  }
-  if (far == 0) {
+    for (int64_t i = at; i < end; i++) {
+      const double xr_ = in0[i];
+      far |= plait_vm_far_trig(xr_);
+    }
+    if (far == 0) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
+      for (int64_t i = at; i < end; i++) {
+        const double xr_ = in0[i];
+        const double xi_ = in1[i];
+        const double tx_ = -xi_;
+        const double ty_ = xr_;
+        const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
+        const double tc_ = plait_vm_near_cos(ty_);
+        const double tn_ = tc_ * tc_ + ts_ * ts_;
+        const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
+        const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+        out0[i] = b_;
+        out1[i] = -a_;
+      }
+      continue;
+    }
+    for (int64_t i = at; i < end; i++) {
       const double xr_ = in0[i];
       const double xi_ = in1[i];
       const double tx_ = -xi_;
       const double ty_ = xr_;
       const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-      const double tc_ = plait_vm_near_cos(ty_);
+      const double tc_ = plait_vm_cos(ty_);
       const double tn_ = tc_ * tc_ + ts_ * ts_;
       const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_near_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_near_sin(ty_) * tc_ / tn_));
+      const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
       out0[i] = b_;
       out1[i] = -a_;
     }
-    return 0;
-  }
-  for (int64_t i = 0; i < n; i++) {
-    const double xr_ = in0[i];
-    const double xi_ = in1[i];
-    const double tx_ = -xi_;
-    const double ty_ = xr_;
-    const double ts_ = plait_vm_sinh(ew_min_f64(ew_max_f64(tx_, -20.0), 20.0));
-    const double tc_ = plait_vm_cos(ty_);
-    const double tn_ = tc_ * tc_ + ts_ * ts_;
-    const double a_ = ((ew_abs_f64(tx_) > 20.0) ? ew_sign_f64(tx_) : (ts_ * ew_sqrt_f64(1.0 + ts_ * ts_) / tn_));
-    const double b_ = ((ew_abs_f64(tx_) > 20.0) ? (4.0 * plait_vm_sin(ty_) * tc_ * plait_vm_exp(-2.0 * ew_abs_f64(tx_))) : (plait_vm_sin(ty_) * tc_ / tn_));
-    out0[i] = b_;
-    out1[i] = -a_;
   }
   return 0;
 }

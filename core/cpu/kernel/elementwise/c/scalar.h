@@ -112,6 +112,9 @@ EW float ew_zeta_f32(float s, float q) {
 
 #undef EW
 
+// How many arguments a loop tests at a time for whether all are near: they stay in the L1 cache.
+#define PLAITK_ELEMENTWISE_PART 2048
+
 // The declaration of a loop.
 #define PLAITK_ELEMENTWISE_LOOP(name)                                        \
   static int64_t name(void *const *in __attribute__((unused)), void *const *out, \

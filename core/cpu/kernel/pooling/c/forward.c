@@ -21,6 +21,9 @@ typedef struct {
 
 #define SAME(x) (x)
 
+#define FIRST_PASS(STRIDE) \
+  _Pragma("omp simd") for (int64_t o = 0; o < out; o++) best[o] = m[o * (STRIDE)];
+
 // Computes the maximum of each window's columns. best[o] starts as column o * stride of the buffer; each further tap
 // replaces it if it is larger. GO is one such pass with a constant stride, so that it vectorises.
 #define MAX_PASS(STRIDE)                                                                                              \
@@ -42,6 +45,8 @@ typedef struct {
     BODY(1)                                                                                                           \
   } else if (stride == 2) {                                                                                           \
     BODY(2)                                                                                                           \
+  } else if (stride == 3) {                                                                                           \
+    BODY(3)                                                                                                           \
   } else {                                                                                                            \
     BODY(stride)                                                                                                      \
   }
@@ -109,7 +114,7 @@ typedef struct {
         }                                                                                                             \
         continue;                                                                                                     \
       }                                                                                                               \
-      _Pragma("omp simd") for (int64_t o = 0; o < out; o++) best[o] = m[o * stride];                                  \
+      PASS(FIRST_PASS)                                                                                                \
       if (index) {                                                                                                    \
         _Pragma("omp simd") for (int64_t o = 0; o < out; o++) {                                                       \
           best_row[o] = row_of[o * stride];                                                                           \
@@ -176,7 +181,7 @@ MAX(f64, PLAIT_CLONES, double, double, SAME, SAME, -INFINITY)
         }                                                                                                             \
         continue;                                                                                                     \
       }                                                                                                               \
-      _Pragma("omp simd") for (int64_t o = 0; o < out; o++) best[o] = m[o * stride];                                  \
+      PASS(FIRST_PASS)                                                                                                \
       for (int64_t k = 1; k < s->kernel[2]; k++) {                                                                    \
         int64_t at = k;                                                                                               \
         PASS(SUM_PASS)                                                                                                \
