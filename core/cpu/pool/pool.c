@@ -22,9 +22,10 @@
 #define GENERATION_MASK 0xffff0000u
 #define MAX_THREADS 1024
 
-// An idle thread spins for SPIN_NS, then yields the processor between polls, and sleeps after LINGER_NS. Waking a
+// An idle thread spins for SPIN_NS, as long as a Python program takes from one call to the next; then it yields the
+// processor between polls, which on a busy machine may be the end of its turn, and sleeps after LINGER_NS. Waking a
 // sleeping thread takes longer than many calls: WAKE_NS until it runs, and a good part of that is the caller's time.
-#define SPIN_NS 20000
+#define SPIN_NS 50000
 #define LINGER_NS 200000
 #define WAKE_NS 50000
 #define CACHE_LINE 128
