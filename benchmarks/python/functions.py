@@ -3,10 +3,10 @@
     python benchmarks/python/functions.py
     python benchmarks/python/functions.py --only pool sort --seconds 0.3 --slowest 100
 
-Both run in one process, in turns, on the same numbers. On several threads a turn has ten calls and begins with a pause:
-the workers of the other library spin for a while after a call, on the cores that the next one needs. Times are the
-shortest of one call and the read of one element, which waits for the call. Matrices are 1000 x 300 where nothing else is
-said, vectors have 100,000 elements, images are 4 x 16 x 64 x 64.
+Both run in one process, in turns, on the same numbers. On several threads a turn has ten calls and begins with a
+pause: the workers of the other library spin for a while after a call, on the cores that the next one needs. Times are
+the shortest of one call and the read of one element, which waits for the call. Matrices are 1000 x 300 where nothing
+else is said, vectors have 100,000 elements, images are 4 x 16 x 64 x 64.
 """
 
 from __future__ import annotations
