@@ -3,7 +3,7 @@
     python benchmarks/python/functions.py
     python benchmarks/python/functions.py --only pool sort --seconds 0.3 --slowest 100
 
-Both run in one process, in turns, on the same numbers. On several threads a turn has ten calls and begins with a
+Both run in one process, in turns, on the same numbers. On several threads a turn has thirty calls and begins with a
 pause: the workers of the other library spin for a while after a call, on the cores that the next one needs. Times are
 the shortest of one call and the read of one element, which waits for the call. Matrices are 1000 x 300 where nothing
 else is said, vectors have 100,000 elements, images are 4 x 16 x 64 x 64.
@@ -264,7 +264,7 @@ def turn(run: Callable[[], Any], threads: int) -> list[float]:
         return [timed(run)]
     time.sleep(0.02)
     times = [timed(run)]
-    while len(times) < 10 and sum(times) < 20_000:
+    while len(times) < 30 and sum(times) < 20_000:
         times.append(timed(run))
     return times
 
