@@ -10,10 +10,15 @@ typedef struct plait_pool plait_pool;
 typedef void (*plait_task)(void *arg, int64_t chunk);
 
 // plait_parallel runs fn(arg, 0), ..., fn(arg, chunks-1), each exactly once, on the calling thread and the pool's
-// workers. It returns when all are done. Threads take chunks dynamically, so the result must not depend on which thread
-// runs a chunk: callers split work by its shape alone. A NULL or busy pool runs everything on the calling thread. Tasks
-// must not call plait_parallel with the same pool.
+// workers. It returns when all are done. Threads take chunks dynamically and in order, so the result must not depend on
+// which thread runs a chunk: callers split work by its shape alone. A NULL or busy pool runs everything on the calling
+// thread. Tasks must not call plait_parallel with the same pool.
 void plait_parallel(plait_pool *pool, int64_t chunks, plait_task fn, void *arg);
+
+// plait_parallel_parts is plait_parallel for chunks of about equal size that do not wait for each other. Each thread begins
+// with its part of them, the same one in calls with as many chunks: what one call leaves in a core's cache is there for the
+// next. Threads that sleep are not woken for little work.
+void plait_parallel_parts(plait_pool *pool, int64_t chunks, plait_task fn, void *arg);
 
 // plait_pool_new starts threads-1 workers; the caller is the last thread. It returns NULL if threads <= 1 or no worker
 // could be started.

@@ -28,11 +28,11 @@
 #define SPIN_NS 50000
 #define LINGER_NS 200000
 #define WAKE_NS 50000
+#define MANY 4  // chunks of each thread, of which one may be run before others wake
 #define CACHE_LINE 128
 
-// A thread of a pool, and the chunks of the current call that it begins with. Each thread has a part of the chunks, the
-// same one in calls of equal size: what one call leaves in a core's cache is there for the next. A thread that is done
-// with its part takes chunks of others.
+// A thread of a pool, and the chunks of the current call that it begins with, if it has a part of them. A thread that has
+// none or is done with its own takes chunks of others.
 typedef struct {
   _Alignas(CACHE_LINE) atomic_int_fast64_t next;
   int64_t end;
@@ -195,16 +195,13 @@ static void take_first_chunk(plait_pool *p, int64_t chunks) {
   wake_workers(p, chunks - 1);
 }
 
-void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
-  if (p == NULL || chunks <= 1 || atomic_exchange_explicit(&p->busy, true, memory_order_acquire)) {
-    for (int64_t i = 0; i < chunks; i++) fn(arg, i);
-    return;
-  }
+// Runs chunks in one or several parts.
+static void run(plait_pool *p, int64_t chunks, int parts, plait_task fn, void *arg) {
   p->fn = fn;
   p->arg = arg;
-  p->parts = (int)(chunks <= p->workers ? chunks : p->workers + 1);
-  int64_t each = chunks / p->parts, more = chunks % p->parts, at = 0;
-  for (int i = 0; i < p->parts; i++) {
+  p->parts = parts;
+  int64_t each = chunks / parts, more = chunks % parts, at = 0;
+  for (int i = 0; i < parts; i++) {
     atomic_store_explicit(&p->members[i].next, at, memory_order_relaxed);
     p->members[i].end = at += each + (i < more);
   }
@@ -213,11 +210,32 @@ void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
   unsigned generation = (s & GENERATION_MASK) + GENERATION_ONE;
   if (generation == 0) generation = GENERATION_ONE;  // a new worker has generation 0
   atomic_store(&p->state, generation | OPEN);
-  if (atomic_load(&p->sleepers) > 0) take_first_chunk(p, chunks);
+  if (atomic_load(&p->sleepers) > 0) {
+    if (parts > 1 && each >= MANY) {
+      take_first_chunk(p, chunks);
+    } else {
+      wake_workers(p, chunks - 1);
+    }
+  }
   take_chunks(p, 0);
   atomic_fetch_and(&p->state, ~OPEN);
   wait_for_workers(p);
   atomic_store_explicit(&p->busy, false, memory_order_release);
+}
+
+// Runs everything on the calling thread, if there are no workers for it.
+static bool run_alone(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
+  if (p != NULL && chunks > 1 && !atomic_exchange_explicit(&p->busy, true, memory_order_acquire)) return false;
+  for (int64_t i = 0; i < chunks; i++) fn(arg, i);
+  return true;
+}
+
+void plait_parallel(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
+  if (!run_alone(p, chunks, fn, arg)) run(p, chunks, 1, fn, arg);
+}
+
+void plait_parallel_parts(plait_pool *p, int64_t chunks, plait_task fn, void *arg) {
+  if (!run_alone(p, chunks, fn, arg)) run(p, chunks, (int)(chunks <= p->workers ? chunks : p->workers + 1), fn, arg);
 }
 
 static void stop_workers(plait_pool *p) {

@@ -3,7 +3,7 @@
 package copying
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x29b15753
+#cgo CFLAGS: -DPLAIT_HEADERS=0x60f9fb42
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill

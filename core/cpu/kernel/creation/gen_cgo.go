@@ -3,7 +3,7 @@
 package creation
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x7bb986b1
+#cgo CFLAGS: -DPLAIT_HEADERS=0x02339a59
 #cgo noescape plaitk_creation_arange
 #cgo nocallback plaitk_creation_arange
 #cgo noescape plaitk_creation_linspace

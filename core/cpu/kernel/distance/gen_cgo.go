@@ -3,7 +3,7 @@
 package distance
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6042ffd6
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdbf8c773
 #cgo noescape plaitk_distance_pairs
 #cgo nocallback plaitk_distance_pairs
 */

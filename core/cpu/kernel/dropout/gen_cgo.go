@@ -3,7 +3,7 @@
 package dropout
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x16e535b3
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf0ca600e
 #cgo noescape plaitk_dropout
 #cgo nocallback plaitk_dropout
 */

@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6c0e9295
+#cgo CFLAGS: -DPLAIT_HEADERS=0xbae46f4d
 #cgo noescape plaitk_elementwise_start
 #cgo nocallback plaitk_elementwise_start
 */

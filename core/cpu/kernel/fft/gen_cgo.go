@@ -3,7 +3,7 @@
 package fft
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x808b8aa7
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8810db49
 #cgo noescape plaitk_fft_free
 #cgo nocallback plaitk_fft_free
 #cgo noescape plaitk_fft_new

@@ -3,7 +3,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3417a872
+#cgo CFLAGS: -DPLAIT_HEADERS=0x92f70208
 #cgo noescape plaitk_indexing_count
 #cgo nocallback plaitk_indexing_count
 #cgo noescape plaitk_indexing_embedding_backward

@@ -3,7 +3,7 @@
 package interpolate
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1a1d3c01
+#cgo CFLAGS: -DPLAIT_HEADERS=0x72153efd
 #cgo noescape plaitk_grid_gradients
 #cgo nocallback plaitk_grid_gradients
 #cgo noescape plaitk_grid_sample

@@ -3,7 +3,7 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3b2cab2a
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2d8b8506
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #cgo noescape plaitk_linalg_run

@@ -3,7 +3,7 @@
 package loss
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe734d3fa
+#cgo CFLAGS: -DPLAIT_HEADERS=0x7a14eb66
 #cgo noescape plaitk_ctc
 #cgo nocallback plaitk_ctc
 #cgo noescape plaitk_ctc_backward

@@ -3,7 +3,7 @@
 package norm
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x8999b2cc
+#cgo CFLAGS: -DPLAIT_HEADERS=0x1a20b660
 #cgo noescape plaitk_norm_batch_backward
 #cgo nocallback plaitk_norm_batch_backward
 #cgo noescape plaitk_norm_batch_forward

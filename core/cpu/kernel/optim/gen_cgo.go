@@ -3,7 +3,7 @@
 package optim
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x37bf26f9
+#cgo CFLAGS: -DPLAIT_HEADERS=0x551d0a84
 #cgo noescape plaitk_optim_clamp
 #cgo nocallback plaitk_optim_clamp
 #cgo noescape plaitk_optim_power_sum

@@ -3,7 +3,7 @@
 package padding
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x6d6897c1
+#cgo CFLAGS: -DPLAIT_HEADERS=0x9b19e3f5
 #cgo noescape plaitk_padding_backward
 #cgo nocallback plaitk_padding_backward
 #cgo noescape plaitk_padding_forward

@@ -3,7 +3,7 @@
 package pooling
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xf72de864
+#cgo CFLAGS: -DPLAIT_HEADERS=0xecbc4879
 #cgo noescape plaitk_pooling_average
 #cgo nocallback plaitk_pooling_average
 #cgo noescape plaitk_pooling_average_grad

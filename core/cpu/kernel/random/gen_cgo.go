@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x78a87c22
+#cgo CFLAGS: -DPLAIT_HEADERS=0x3c4535f3
 #cgo noescape plaitk_random_bernoulli
 #cgo nocallback plaitk_random_bernoulli
 #cgo noescape plaitk_random_fill

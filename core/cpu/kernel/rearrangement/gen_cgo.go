@@ -3,7 +3,7 @@
 package rearrangement
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xe7ec3b28
+#cgo CFLAGS: -DPLAIT_HEADERS=0x119489a6
 #cgo noescape plaitk_rearrangement_repeat
 #cgo nocallback plaitk_rearrangement_repeat
 #cgo noescape plaitk_rearrangement_triangle

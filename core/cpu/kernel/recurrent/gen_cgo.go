@@ -3,7 +3,7 @@
 package recurrent
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x88af9720
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0140e9e2
 #cgo noescape plaitk_recurrent_run
 #cgo nocallback plaitk_recurrent_run
 #cgo noescape plaitk_recurrent_scratch

@@ -3,7 +3,7 @@
 package softmax
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0a189553
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf2ed7d46
 #cgo noescape plaitk_softmax_backward
 #cgo nocallback plaitk_softmax_backward
 #cgo noescape plaitk_softmax_forward

@@ -3,7 +3,7 @@
 package sparse
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xaa7d7fac
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf22af12b
 #cgo noescape plaitk_sparse_matmul
 #cgo nocallback plaitk_sparse_matmul
 #cgo noescape plaitk_sparse_sampled

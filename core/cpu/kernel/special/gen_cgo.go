@@ -3,7 +3,7 @@
 package special
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1f53e1f8
+#cgo CFLAGS: -DPLAIT_HEADERS=0x6accaecf
 #cgo noescape plaitk_special_run
 #cgo nocallback plaitk_special_run
 #cgo noescape plaitk_special_too_long

@@ -226,7 +226,7 @@ int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *
   if (chunks == 1) {
     run_chunk(&p, 0);
   } else {
-    plait_parallel(pool, chunks, run_chunk, &p);
+    plait_parallel_parts(pool, chunks, run_chunk, &p);
   }
   return p.status;
 }

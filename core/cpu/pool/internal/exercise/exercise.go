@@ -86,7 +86,7 @@ static void check_thread(void *arg, int64_t chunk) {
 // and its next waits until a worker has run one.
 static int64_t run_check_thread(void *pool, int64_t chunks, int64_t *unblocked, int64_t *first) {
   struct threads t = {.caller = pthread_self(), .want = pool != NULL};
-  plait_parallel(pool, chunks, check_thread, &t);
+  plait_parallel_parts(pool, chunks, check_thread, &t);
   *unblocked = atomic_load(&t.unblocked);
   *first = atomic_load(&t.first);
   return atomic_load(&t.others);

@@ -3,6 +3,6 @@
 package exercise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x67497d02
+#cgo CFLAGS: -DPLAIT_HEADERS=0x5a713eca
 */
 import "C"
