@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// A Borrowed is a contiguous tensor's memory while a collective uses it. The collective is launched later, when every rank has arrived,
+// A Borrowed is a tensor's memory while a collective uses it. The collective is launched later, when every rank has arrived,
 // perhaps by another thread and on another device. Calls launched on the memory after [Borrow] wait for the collective. The collective
 // waits for calls launched before.
 type Borrowed struct {
@@ -35,6 +35,8 @@ type Borrowing struct {
 	// The work waits for Made instead of the whole stream: nothing launched after it uses the tensor. Nil means everything launched so far.
 	Made  Event
 	Write bool
+	// InRows says that the work knows where the elements of a tensor lie that is not contiguous.
+	InRows bool
 }
 
 // BorrowAll is [Borrow] of many tensors for the same work. It lends all of them or, with an error, none. Calls of other threads are ordered
@@ -84,7 +86,7 @@ func (x *Borrowing) check(op string) error {
 	switch {
 	case t.isNumber:
 		return Errorf(TypeError, op, "got a number, want a tensor")
-	case !t.Contiguous():
+	case !x.InRows && !t.Contiguous():
 		return Errorf(ValueError, op, "got a tensor of shape %v with strides %v, want a contiguous one", t.shape, t.strides)
 	}
 	return nil
@@ -234,6 +236,31 @@ func (c *Call) InBorrowed(l *Borrowed, from, n int) *Call {
 	c.Ins = append(c.Ins, l.part(from, n))
 	c.Work = max(c.Work, n)
 	return c
+}
+
+// InBorrowedRows adds rows of borrowed memory as an input: those of length elements that begin at from, from + stride and so on. The call must
+// wait for [Borrowed.Waits].
+func (c *Call) InBorrowedRows(l *Borrowed, from, rows, length, stride int) *Call {
+	c.Ins = append(c.Ins, l.rows(from, rows, length, stride))
+	c.Work = max(c.Work, rows*length)
+	return c
+}
+
+// OutBorrowedRows adds rows of borrowed memory as an output, as [Call.InBorrowedRows].
+func (c *Call) OutBorrowedRows(l *Borrowed, from, rows, length, stride int) *Call {
+	c.Outs = append(c.Outs, l.rows(from, rows, length, stride))
+	c.Work = max(c.Work, rows*length)
+	return c
+}
+
+// rows returns the operand of rows.
+func (l *Borrowed) rows(from, rows, length, stride int) Operand {
+	o := l.operand
+	o.Offset += from
+	o.partial = true
+	sizes := [...]int{rows, length, stride, 1}
+	o.Shape, o.Strides = sizes[:2:2], sizes[2:]
+	return o
 }
 
 // InMemory adds elements from to from+n of memory without a tensor as an input. The caller keeps it alive until the call has run.

@@ -1,9 +1,9 @@
 package contract
 
 // Combine reduces the inputs element by element, in their order, and writes the result to every output. A divisor other
-// than 0 divides it. All operands are contiguous, of one dtype and length. A call can do so for several segments, which have
-// their own lengths: its operands are those of the first segment, then those of the second, and so on, as many for each.
-// Collectives launch this kernel.
+// than 0 divides it. All operands are of one dtype and length, and contiguous or, on a CPU, of one shape of two dimensions, whose
+// rows are contiguous. A call can do so for several segments, which have their own lengths: its operands are those of the first
+// segment, then those of the second, and so on, as many for each. Collectives launch this kernel.
 var Combine = declare(Contract{Name: "combine", Outs: "targets...", Ins: "sources...", Ints: "op segments", Floats: "divisor"})
 
 // A CombineOp is the reduction of [Combine].

@@ -74,9 +74,9 @@ func (c *chunk) launchAdds() {
 		call := stream.Begin(addScaledKernel, j.name)
 		call.AddWaits(pending(j.reads[r])...)
 		call.AddWaits(pending(j.writes[r])...)
-		call.OutBorrowed(j.borrowed(a.outs[0]), j.piece(a.outs[0]).From+a.from, a.n)
+		call.OutBorrowed(j.borrowed(a.outs[0]), j.piece(a.outs[0]).at(a.from), a.n)
 		call.InMemory(c.addends[r].Memory, core.Float32, a.at/core.Float32.Size(), a.n)
-		call.InBorrowed(j.borrowed(*a.onDevice), j.piece(*a.onDevice).From+a.from, a.n).Float(scale)
+		call.InBorrowed(j.borrowed(*a.onDevice), j.piece(*a.onDevice).at(a.from), a.n).Float(scale)
 		call.OnCancel = onCancel(j.calls)
 		call.OnLaunch = func(done core.Event) { j.last[r] = done }
 		stream.Launch(call)

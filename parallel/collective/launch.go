@@ -177,10 +177,20 @@ func (s *step) attrs(steps int) contract.CombineAttrs {
 func (s *step) fill(c *core.Call, calls []*rankCall) {
 	for _, src := range s.ins {
 		p := calls[src.rank]
-		c.InBorrowed(p.ins[src.piece], p.op.Ins[src.piece].From+s.from, s.n)
+		piece, b := &p.op.Ins[src.piece], p.ins[src.piece]
+		if s.rows > 0 {
+			c.InBorrowedRows(b, piece.From, s.rows, s.n/s.rows, piece.stride(s))
+		} else {
+			c.InBorrowed(b, piece.at(s.from), s.n)
+		}
 	}
 	for _, dst := range s.outs {
 		p := calls[dst.rank]
-		c.OutBorrowed(p.outs[dst.piece], p.op.Outs[dst.piece].From+s.from, s.n)
+		piece, b := &p.op.Outs[dst.piece], p.outs[dst.piece]
+		if s.rows > 0 {
+			c.OutBorrowedRows(b, piece.From, s.rows, s.n/s.rows, piece.stride(s))
+		} else {
+			c.OutBorrowed(b, piece.at(s.from), s.n)
+		}
 	}
 }

@@ -41,14 +41,20 @@ func (k Kind) rooted() bool {
 	return k == KindBroadcast || k == KindReduce || k == KindGather || k == KindScatter
 }
 
+// byPiece reports whether every step moves whole pieces, as [plan.byRow] expects.
+func (k Kind) byPiece() bool {
+	return k == KindAllGather || k == KindReduceScatter || k == KindAllToAll || k == KindGather || k == KindScatter
+}
+
 // sameShapes reports whether inputs are also the outputs and have the same shapes on all ranks. For other kinds, steps checks that the
 // pieces of the ranks match.
 func (k Kind) sameShapes() bool { return k == KindAllReduce || k == KindBroadcast || k == KindReduce }
 
-// A Piece is a range of elements of a contiguous tensor.
+// A Piece is a range of elements of a contiguous tensor, or all elements of one in rows.
 type Piece struct {
 	Tensor  *core.Tensor
 	From, N int
+	rows    rows // of a tensor that is not contiguous
 
 	// The tensor's properties at the time of the call: the tensor may be released before other ranks arrive. See [Piece.locate].
 	dtype   core.DType

@@ -16,17 +16,33 @@ import (
 type span struct {
 	storage *core.Storage
 	lo, hi  uintptr
+	rows    rows // in bytes, if the piece lies in rows
 }
 
 // spanOf returns the memory of elements from to from+n of a piece; m is its storage's memory.
 func spanOf(p *Piece, m core.Memory, from, n int) span {
 	size := p.dtype.Size()
-	s := span{storage: p.storage, lo: uintptr((p.offset + p.From + from) * size)}
+	s := span{storage: p.storage, lo: uintptr((p.offset + p.at(from)) * size)}
 	if m.Ptr != nil {
 		s.storage, s.lo = nil, s.lo+uintptr(m.Ptr)
 	}
 	s.hi = s.lo + uintptr(n*size)
+	if r := p.rows; r.n > 1 && n > r.length {
+		s.rows = rows{r.n, r.length * size, r.stride * size}
+		s.hi = s.lo + uintptr((r.n-1)*s.rows.stride+s.rows.length)
+	}
 	return s
+}
+
+// meets reports whether two spans that overlap have a byte in common: their rows may lie between each other.
+func (s *span) meets(t *span) bool {
+	of := func(s *span) rows {
+		if s.rows.n > 1 {
+			return s.rows
+		}
+		return rows{n: 1, length: int(s.hi - s.lo)}
+	}
+	return of(s).meets(of(t), int(t.lo-s.lo))
 }
 
 // An access is a span that a step, or one rank in a collective, reads or writes.
@@ -44,7 +60,7 @@ func eachOverlap(accesses []access, found func(a, b *access) bool) {
 		a := &accesses[i]
 		for j := i + 1; j < len(accesses) && accesses[j].lo < a.hi; j++ {
 			b := &accesses[j]
-			if inOneStorage && a.storage != b.storage || b.lo == b.hi {
+			if inOneStorage && a.storage != b.storage || b.lo == b.hi || !a.meets(&b.span) {
 				continue
 			}
 			if !found(a, b) {
@@ -147,6 +163,11 @@ func overlap(t, u *core.Tensor) bool {
 	from, to := extent(t)
 	if lo, hi := extent(u); t.DType() != u.DType() || lo > to || from > hi {
 		return false
+	}
+	if r, ok := rowsOf(t); ok {
+		if q, ok := rowsOf(u); ok {
+			return r.meets(q, u.Offset()-t.Offset())
+		}
 	}
 	elements := map[int]bool{}
 	each(t, func(at int) { elements[at] = true })

@@ -39,6 +39,7 @@ type step struct {
 	parts   [][]source // ins that are joined first, each list for itself; nil means that all are joined at once
 	outs    []source
 	from, n int
+	rows    int // of all elements of pieces in rows: how many; otherwise 0
 
 	onDevice *source // input that the device of the only output adds itself; see [job.splitOnDevice]
 }
@@ -116,6 +117,9 @@ func (p *plan) make() ([]step, bool) {
 		for to := range ops {
 			p.copy(source{o.Root, to, false}, source{to, 0, true})
 		}
+	}
+	if !p.misfit {
+		p.byRow(!p.whole)
 	}
 	return p.steps, !p.misfit
 }
@@ -277,7 +281,7 @@ func (p *plan) add(s step, d core.DType) {
 }
 
 func sameMemory(a, b Piece) bool {
-	return a.storage != nil && a.storage == b.storage && a.offset+a.From == b.offset+b.From
+	return a.storage != nil && a.storage == b.storage && a.offset+a.From == b.offset+b.From && a.rows == b.rows
 }
 
 // moved returns the bytes that one rank reads from and writes to the memory of its peers.

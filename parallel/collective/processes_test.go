@@ -112,7 +112,8 @@ func TestSuiteAcrossProcesses(t *testing.T) {
 				{"crossed calls", TestWaitForRanksUnlessCrossed}, {"renew", TestRenew}, {"refused", TestCallsBeforeAndAfterARefusedCollective},
 				{"recover", TestRecoverAfterASkippedCall}, {"send and recv", TestSendRecv}, {"send and recv errors", TestSendRecvErrors},
 				{"reads", TestReadsDuringACollective}, {"slow value", TestSlowValueIsNoDeadlock}, {"threads", TestOtherThreadsPreventDeadlock},
-				{"link rate", TestLinkRate}, {"flight record", TestFlightRecord},
+				{"collectives of parts", TestCollectivesOfParts}, {"parts in place", TestGatherOfAPartOfItsOutput},
+				{"parts in other rows", TestReduceScatterOfOtherRows}, {"link rate", TestLinkRate}, {"flight record", TestFlightRecord},
 			} {
 				t.Run(test.name, test.run)
 			}

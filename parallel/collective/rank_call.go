@@ -87,7 +87,7 @@ func (p *rankCall) borrow(streams *streams) error {
 		for _, piece := range pieces {
 			if _, ok := at[piece.Tensor]; !ok {
 				at[piece.Tensor] = len(list)
-				list = append(list, core.Borrowing{Tensor: piece.Tensor, Made: made, Write: write})
+				list = append(list, core.Borrowing{Tensor: piece.Tensor, Made: made, Write: write, InRows: piece.rows.n > 1})
 			}
 		}
 	}

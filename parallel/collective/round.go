@@ -173,8 +173,7 @@ func (r *round) disagreement() error {
 			continue
 		}
 		s := p.op.String()
-		if p.op.Kind == KindAllGather || p.op.Kind == KindReduceScatter || p.op.Kind == KindAllToAll || p.op.Kind == KindGather ||
-			p.op.Kind == KindScatter {
+		if p.op.Kind.byPiece() {
 			s = fmt.Sprintf("%s (%d in, %d out)", s, len(p.op.Ins), len(p.op.Outs))
 		}
 		if who[s] == nil {

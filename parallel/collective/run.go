@@ -5,14 +5,14 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// run starts an operation over pieces. Non-contiguous tensors are replaced by contiguous copies, and outputs are copied back. Inputs that
-// outputs would overwrite are replaced by copies.
+// run starts an operation over pieces. Tensors that are neither contiguous nor used in their places (see [Group.InPlace]) are replaced by
+// contiguous copies, and outputs are copied back. Inputs that outputs would overwrite are replaced by copies.
 func (g *Group) run(o *Operation, ins, outs []Piece) (w *Work) {
 	var c copies
 	var err error
 	core.NoGrad(func() {
 		if err = g.check(o, ins, outs); err == nil {
-			err = c.densify(o, ins, outs)
+			err = c.densify(g, o, ins, outs)
 		}
 		if err == nil {
 			err = c.separate(o, g.rank, ins, outs)
@@ -59,13 +59,13 @@ func (c *copies) replace(p *Piece, write bool) error {
 			c.back = append(c.back, [2]*core.Tensor{dense, t})
 		}
 	}
-	p.Tensor = dense
+	p.Tensor, p.rows = dense, rows{}
 	p.locate()
 	return nil
 }
 
-// densify makes the tensors of all pieces contiguous.
-func (c *copies) densify(o *Operation, ins, outs []Piece) error {
+// densify makes the tensors of all pieces contiguous that the group does not use in their places.
+func (c *copies) densify(g *Group, o *Operation, ins, outs []Piece) error {
 	if err := o.checkStrided(outs); err != nil {
 		return err
 	}
@@ -73,6 +73,10 @@ func (c *copies) densify(o *Operation, ins, outs []Piece) error {
 		for i := range list {
 			p := &list[i]
 			if p.locate(); p.Tensor.Contiguous() {
+				continue
+			}
+			if r, ok := g.rows(p.Tensor); ok && o.Kind.byPiece() && p.N == p.Tensor.Numel() {
+				p.rows = r
 				continue
 			}
 			if err := c.replace(p, k == 0); err != nil {

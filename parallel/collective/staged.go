@@ -136,7 +136,7 @@ func (j *job) borrowed(s source) *core.Borrowed {
 
 // region returns the memory of the part in a piece.
 func (j *job) region(s source, p *part) core.Region {
-	return j.borrowed(s).Region(j.piece(s).From+p.from, p.n)
+	return j.borrowed(s).Region(j.piece(s).at(p.from), p.n)
 }
 
 // staged reports whether the host cannot address the memory of a piece.
@@ -404,7 +404,7 @@ func (j *job) copy(p *part, out source) {
 	call := stream.Begin(contract.Copy, j.name)
 	call.AddWaits(pending(j.reads[in.rank])...)
 	call.AddWaits(pending(j.writes[out.rank])...)
-	call.OutBorrowed(j.borrowed(out), j.piece(out).From+p.from, p.n).InBorrowed(j.borrowed(in), j.piece(in).From+p.from, p.n)
+	call.OutBorrowed(j.borrowed(out), j.piece(out).at(p.from), p.n).InBorrowed(j.borrowed(in), j.piece(in).at(p.from), p.n)
 	call.OnCancel = onCancel(j.calls)
 	call.OnLaunch = func(done core.Event) {
 		j.last[out.rank] = done

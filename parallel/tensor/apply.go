@@ -64,12 +64,22 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 			decide(key, chosen)
 		}
 	}
-	local, err := lay(u, list, chosen, rule == nil || rule.View != nil)
+	var out []*core.Tensor
+	work := func() []*core.Tensor {
+		var local []*core.Tensor
+		if local, err = lay(u, list, chosen, rule == nil || rule.View != nil); err == nil {
+			out = p.run(a, rule, list, chosen, op.Replaced(a.Args, local))
+		}
+		return out
+	}
+	if moves(list, chosen) {
+		core.RunScope(work) // releases the moved inputs
+	} else {
+		work()
+	}
 	if err != nil {
 		return fail(err)
 	}
-	args := op.Replaced(a.Args, local)
-	out := p.run(a, rule, list, chosen, args)
 	if err := out[0].Err(); err != nil {
 		return out[:1]
 	}
@@ -234,7 +244,7 @@ func lay(u *op.Use, list []*parts, chosen []op.Strategy, counted bool) ([]*core.
 			}
 			moved := relay(q.here, q.layout, want)
 			if moved.Err() == nil {
-				moved = (&parts{layout: q.with(want), here: moved}).use(axes)
+				moved = (&parts{layout: q.with(want), here: moved}).divided(axes)
 			}
 			local[i] = moved
 		}
@@ -243,6 +253,18 @@ func lay(u *op.Use, list []*parts, chosen []op.Strategy, counted bool) ([]*core.
 		}
 	}
 	return local, nil
+}
+
+// moves reports whether the strategies want an input with other placements than it has.
+func moves(list []*parts, chosen []op.Strategy) bool {
+	for i, q := range list {
+		for axis, way := range chosen {
+			if q != nil && way.In[i] != q.placements[axis] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // gathers reports whether a tensor that is moved between placements is gathered along a dimension of the mesh.

@@ -118,23 +118,14 @@ func cut(n, k, factor, r int) []run {
 type division struct {
 	n     int
 	parts [][]run // by rank
-	plain bool    // the parts lie one after the other, and all are as long as the first as far as the elements last
 }
 
 func divide(n, k, factor int) division {
-	v := division{n, make([][]run, k), factor == 1}
+	v := division{n, make([][]run, k)}
 	for r := range v.parts {
 		v.parts[r] = cut(n, k, factor, r)
 	}
 	return v
-}
-
-// longest returns the length of the longest part.
-func (v division) longest() (n int) {
-	for _, p := range v.parts {
-		n = max(n, count(p))
-	}
-	return n
 }
 
 // pieces returns the number of equal pieces of which each rank, in their order, has a part; 0 if the ranks divide the elements otherwise.

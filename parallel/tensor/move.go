@@ -188,20 +188,34 @@ func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 	return y
 }
 
-// taken returns the elements of dimension d at the given positions.
-func taken(x *core.Tensor, d int, at []run) *core.Tensor {
+// viewed returns a view of the elements of dimension d at the given positions, with two dimensions in its place if they are regular runs. It
+// returns false for others.
+func viewed(x *core.Tensor, d int, at []run) (*core.Tensor, bool) {
 	switch len(at) {
 	case 0:
-		return op.Narrow(x, d, 0, 0)
+		return op.Narrow(x, d, 0, 0), true
 	case 1:
-		return op.Narrow(x, d, at[0].start, at[0].length)
+		return op.Narrow(x, d, at[0].start, at[0].length), true
 	}
-	if stride, ok := regular(at); ok {
-		off := at[0].start % stride
-		if from := at[0].start - off; off+at[0].length <= stride && from+len(at)*stride <= x.Size(d) {
-			pieces := op.Unflatten(op.Narrow(x, d, from, len(at)*stride), d, len(at), stride)
-			return op.Flatten(op.Narrow(pieces, d+1, off, at[0].length), d, d+1)
+	stride, ok := regular(at)
+	if !ok {
+		return nil, false
+	}
+	off := at[0].start % stride
+	from := at[0].start - off
+	if off+at[0].length > stride || from+len(at)*stride > x.Size(d) {
+		return nil, false
+	}
+	return op.Narrow(op.Unflatten(op.Narrow(x, d, from, len(at)*stride), d, len(at), stride), d+1, off, at[0].length), true
+}
+
+// taken returns the elements of dimension d at the given positions.
+func taken(x *core.Tensor, d int, at []run) *core.Tensor {
+	if y, ok := viewed(x, d, at); ok {
+		if y.Dim() > x.Dim() {
+			return op.Flatten(y, d, d+1)
 		}
+		return y
 	}
 	list := make([]*core.Tensor, len(at))
 	for i, r := range at {
@@ -210,13 +224,13 @@ func taken(x *core.Tensor, d int, at []run) *core.Tensor {
 	return op.Cat(list, d)
 }
 
-// joined joins the ranks' parts of dimension d to a contiguous tensor. What is behind a part is left out.
+// joined joins the ranks' parts of dimension d to a contiguous tensor.
 func joined(parts []*core.Tensor, d int, v division) *core.Tensor {
 	if pieces := v.pieces(); pieces > 1 {
 		var list []*core.Tensor
 		for r, runs := range v.parts {
 			if len(runs) > 0 {
-				list = append(list, op.Unflatten(op.Narrow(parts[r], d, 0, count(runs)), d, pieces, runs[0].length))
+				list = append(list, op.Unflatten(parts[r], d, pieces, runs[0].length))
 			}
 		}
 		return op.Flatten(op.Cat(list, d+1), d, d+1)
@@ -254,44 +268,38 @@ func kept(g *collective.Group, x *core.Tensor, d int, v division) *core.Tensor {
 // gathered joins the ranks' parts of dimension d: from sharded to replicated.
 func gathered(g *collective.Group, x *core.Tensor, d int, v division) *core.Tensor {
 	return moved("all_gather", x, func(x *core.Tensor) *core.Tensor {
-		x = padded(x, d, v.longest())
-		if x.Err() != nil {
-			return x
-		}
-		if d == 0 && v.plain {
-			shape := append([]int{x.Size(0) * g.Size()}, x.Shape()[1:]...)
-			out := empty(x, shape)
-			if out.Err() != nil {
-				return out
-			}
-			return op.Narrow(done(g.AllGatherInto(out, x), out), 0, 0, v.n)
-		}
-		outs := make([]*core.Tensor, g.Size())
-		for i := range outs {
-			outs[i] = empty(x, x.Shape())
-		}
-		if t := failed(outs...); t != nil {
+		shape := slices.Clone(x.Shape())
+		shape[d] = v.n
+		x, whole := op.Contiguous(x), empty(x, shape)
+		if t := failed(x, whole); t != nil {
 			return t
 		}
-		if err := g.AllGather(outs, x).Err(); err != nil {
-			return core.ErrorTensor(err)
+		outs := make([]*core.Tensor, g.Size())
+		for i, at := range v.parts {
+			var ok bool
+			if outs[i], ok = viewed(whole, d, at); !ok || !outs[i].Contiguous() && !g.InPlace(outs[i]) {
+				return gatheredApart(g, x, d, v)
+			}
 		}
-		return joined(outs, d, v)
+		return done(g.AllGather(outs, x), whole)
 	}, &joining{g, d, v})
 }
 
-// padded returns a contiguous tensor with zeros behind the elements of dimension d, so that it has size of them.
-func padded(x *core.Tensor, d, size int) *core.Tensor {
-	if more := size - x.Size(d); more > 0 {
-		shape := append([]int(nil), x.Shape()...)
-		shape[d] = more
-		fill := zeros(x, shape)
-		if fill.Err() != nil {
-			return fill
-		}
-		x = op.Cat([]*core.Tensor{x, fill}, d)
+// gatheredApart returns the result of gathered where parts cannot be written in their places: they are joined as soon as all are here.
+func gatheredApart(g *collective.Group, x *core.Tensor, d int, v division) *core.Tensor {
+	outs := make([]*core.Tensor, g.Size())
+	for i, at := range v.parts {
+		shape := slices.Clone(x.Shape())
+		shape[d] = count(at)
+		outs[i] = empty(x, shape)
 	}
-	return op.Contiguous(x)
+	if t := failed(outs...); t != nil {
+		return t
+	}
+	if err := g.AllGather(outs, x).Err(); err != nil {
+		return core.ErrorTensor(err)
+	}
+	return joined(outs, d, v)
 }
 
 // scattered returns the calling rank's part of dimension d of the combination: from pending to sharded.
@@ -300,18 +308,21 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v
 		return core.ErrorTensor(err)
 	}
 	return move("reduce_scatter", x, func(x *core.Tensor) *core.Tensor {
-		ins, size := make([]*core.Tensor, g.Size()), v.longest()
-		for i := range ins {
-			ins[i] = padded(taken(x, d, v.parts[i]), d, size)
+		x = op.Contiguous(x)
+		ins := make([]*core.Tensor, g.Size())
+		for i, at := range v.parts {
+			var ok bool
+			if ins[i], ok = viewed(x, d, at); !ok {
+				ins[i] = taken(x, d, at)
+			}
 		}
-		if t := failed(ins...); t != nil {
+		shape := slices.Clone(x.Shape())
+		shape[d] = count(v.parts[g.Rank()])
+		out := empty(x, shape)
+		if t := failed(append(ins, out)...); t != nil {
 			return t
 		}
-		out := empty(x, ins[0].Shape())
-		if out.Err() != nil {
-			return out
-		}
-		return op.Contiguous(op.Narrow(done(g.ReduceScatter(out, ins, reductions[c]), out), d, 0, count(v.parts[g.Rank()])))
+		return done(g.ReduceScatter(out, ins, reductions[c]), out)
 	}, func(x *core.Tensor) *core.Tensor { return share(g, gathered(g, x, d, v)) })
 }
 

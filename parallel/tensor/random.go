@@ -54,40 +54,45 @@ func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*cor
 		}
 	}
 	l := q.gradient()
-	whole := make([]core.Placement, len(l.placements))
-	var part *core.Tensor
-	core.NoGrad(func() {
-		like := empty(q.here, q.shape)
-		if isMask {
-			like = op.OnesLike(like, op.TensorOptions{})
-		}
-		if like.Err() != nil {
-			part = like
-			return
-		}
-		args := slices.Clone(a.Args)
-		args[0] = like
-		drawn := a.Call(args)[0]
-		if drawn.Err() != nil {
-			part = drawn
-			return
-		}
-		part = relay(drawn, l.with(whole), l.placements)
-	})
-	switch {
-	case part.Err() != nil:
-		return []*core.Tensor{part}, true
-	case isMask:
-		x := relay(q.here, q.layout, l.placements)
-		return []*core.Tensor{wrap(l, op.Mul(x, part))}, true
-	case strings.HasSuffix(a.Op, "_"):
-		if q.placements != nil && !slices.Equal(q.placements, l.placements) {
-			return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, a.Op, "cannot fill a tensor placed %v: redistribute it first", q))}, true
-		}
-		if t := op.CopyInPlace(q.here, part); t.Err() != nil {
-			return []*core.Tensor{t}, true
-		}
-		return u.Tensors[:1], true
+	part := func() (part *core.Tensor) {
+		core.NoGrad(func() {
+			like := empty(q.here, q.shape)
+			if isMask {
+				like = op.OnesLike(like, op.TensorOptions{})
+			}
+			if part = like; like.Err() != nil {
+				return
+			}
+			args := slices.Clone(a.Args)
+			args[0] = like
+			if part = a.Call(args)[0]; part.Err() == nil {
+				part = relay(part, l.with(make([]core.Placement, len(l.placements))), l.placements)
+			}
+		})
+		return part
 	}
-	return []*core.Tensor{wrap(l, part)}, true
+	if !strings.HasSuffix(a.Op, "_") {
+		return []*core.Tensor{wrap(l, tidy(func() *core.Tensor {
+			y := part()
+			if isMask && y.Err() == nil {
+				y = op.Mul(relay(q.here, q.layout, l.placements), y)
+			}
+			return y
+		}))}, true
+	}
+	if !slices.Equal(q.placements, l.placements) {
+		return []*core.Tensor{core.ErrorTensor(core.Errorf(core.StateError, a.Op, "cannot fill a tensor placed %v: redistribute it first", q))}, true
+	}
+	var err error
+	core.Tidy(func() {
+		if y := part(); y.Err() != nil {
+			err = y.Err()
+		} else {
+			err = op.CopyInPlace(q.here, y).Err()
+		}
+	})
+	if err != nil {
+		return []*core.Tensor{core.ErrorTensor(err)}, true
+	}
+	return u.Tensors[:1], true
 }

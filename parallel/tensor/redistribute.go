@@ -13,6 +13,16 @@ func relay(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 	if slices.Equal(from.placements, to) {
 		return x
 	}
+	return tidy(func() *core.Tensor { return relayed(x, from, to) })
+}
+
+// tidy returns what fn does, and releases the other tensors that it makes.
+func tidy(fn func() *core.Tensor) *core.Tensor {
+	return core.RunScope(func() []*core.Tensor { return []*core.Tensor{fn()} })[0]
+}
+
+// relayed is [relay] that leaves the tensors that it makes on the way.
+func relayed(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 	then := from.with(to)
 	if y := shifted(x, from, then); y != nil {
 		return y

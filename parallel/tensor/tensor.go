@@ -156,6 +156,20 @@ func (p *parts) Release() {
 	p.uses = nil
 }
 
+// divided returns the part with a gradient that is summed over the ranks along the given dimensions of the mesh.
+func (p *parts) divided(axes uint64) *core.Tensor {
+	t := p.here
+	if axes == 0 || !core.CurrentMode().GradEnabled() || !t.RequiresGrad() {
+		return t
+	}
+	for i := range p.placements {
+		if axes&(1<<i) != 0 {
+			t = divided(p.mesh.Exchange(i), t)
+		}
+	}
+	return t
+}
+
 // use returns the part for an op that ranks along the given dimensions of the mesh divide among themselves, although the part is replicated
 // along them: the gradients that it gets on those ranks are summed. Ops that use it after each other get the same tensor, so their
 // gradients are added up before they are summed over the ranks.
@@ -174,12 +188,7 @@ func (p *parts) use(axes uint64) *core.Tensor {
 		u.release()
 		delete(p.uses, axes)
 	}
-	t := p.here
-	for i := range p.placements {
-		if axes&(1<<i) != 0 {
-			t = divided(p.mesh.Exchange(i), t)
-		}
-	}
+	t := p.divided(axes)
 	if t.Err() != nil {
 		place.Node.Release()
 		return t
@@ -327,19 +336,21 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 	}
 	var local *core.Tensor
 	core.NoGrad(func() {
-		local = fresh(t)
-		for i := range l.placements {
-			if local.Err() != nil {
-				return
+		local = tidy(func() *core.Tensor {
+			whole := fresh(t)
+			for i := range l.placements {
+				if whole.Err() != nil {
+					return whole
+				}
+				whole = done(m.Group(i).Broadcast(whole, 0), whole)
 			}
-			local = done(m.Group(i).Broadcast(local, 0), local)
-		}
-		local = relay(local, l.with(make([]core.Placement, len(l.placements))), l.placements)
+			return relay(whole, l.with(make([]core.Placement, len(l.placements))), l.placements).Detach()
+		})
 	})
 	if local.Err() != nil {
 		return local
 	}
-	return wrap(l, local.Detach().SetRequiresGrad(t.RequiresGrad()))
+	return wrap(l, local.SetRequiresGrad(t.RequiresGrad()))
 }
 
 // Locate returns the shape of the calling rank's part of a tensor of the given shape, and where it begins in the whole: at the end of a

@@ -21,24 +21,32 @@ func combine(ctx *kernel.Context, c *core.Call) error {
 	if ins == 0 || outs == 0 {
 		return nil
 	}
-	scratch, err := ctx.Scratch((ins + outs) * int(unsafe.Sizeof(uintptr(0))))
+	n := ins + outs
+	scratch, err := ctx.Scratch(2 * n * int(unsafe.Sizeof(uintptr(0))))
 	if err != nil {
 		return err
 	}
-	pointers := unsafe.Slice((*unsafe.Pointer)(scratch), ins+outs)
-	for i := range c.Ins {
-		pointers[i] = c.Ins[i].Ptr()
-	}
-	for i := range c.Outs {
-		pointers[ins+i] = c.Outs[i].Ptr()
+	pointers := unsafe.Slice((*unsafe.Pointer)(scratch), n)
+	strides := unsafe.Slice((*C.int64_t)(unsafe.Add(scratch, n*int(unsafe.Sizeof(uintptr(0))))), n)
+	for i := range n {
+		x := &c.Ins[min(i, ins-1)]
+		if i >= ins {
+			x = &c.Outs[i-ins]
+		}
+		pointers[i], strides[i] = x.Ptr(), C.int64_t(x.Strides[0]*x.DType.Size())
 	}
 	a := contract.CombineOf(c)
 	segments := max(int(a.Segments), 1)
 	sources, targets := ins/segments, outs/segments
 	for i := range segments {
 		first := &c.Ins[i*sources]
-		C.plaitk_combine(C.int64_t(a.Op), C.int64_t(first.DType), C.int64_t(first.Numel()),
-			&pointers[i*sources], C.int64_t(sources), &pointers[ins+i*targets], C.int64_t(targets), C.double(a.Divisor))
+		rows, length := 1, first.Numel()
+		if len(first.Shape) == 2 {
+			rows, length = first.Shape[0], first.Shape[1]
+		}
+		from, to := i*sources, ins+i*targets
+		C.plaitk_combine_rows(C.int64_t(a.Op), C.int64_t(first.DType), C.int64_t(rows), C.int64_t(length), &pointers[from], &strides[from],
+			C.int64_t(sources), &pointers[to], &strides[to], C.int64_t(targets), C.double(a.Divisor))
 	}
 	return nil
 }

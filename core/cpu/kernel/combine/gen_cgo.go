@@ -3,9 +3,11 @@
 package combine
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x1d36c934
+#cgo CFLAGS: -DPLAIT_HEADERS=0xb707a830
 #cgo noescape plaitk_combine
 #cgo nocallback plaitk_combine
+#cgo noescape plaitk_combine_rows
+#cgo nocallback plaitk_combine_rows
 */
 import "C"
 

@@ -104,3 +104,13 @@ void plaitk_combine(int64_t op, int64_t dtype, int64_t n, const void *const *sou
     join(sources, n_sources, targets, n_targets, from, n - from < BLOCK ? n - from : BLOCK, divisor);
   }
 }
+
+void plaitk_combine_rows(int64_t op, int64_t dtype, int64_t rows, int64_t n, const void **sources, const int64_t *source_strides,
+                         int64_t n_sources, void **targets, const int64_t *target_strides, int64_t n_targets, double divisor) {
+  for (int64_t r = 0;;) {
+    plaitk_combine(op, dtype, n, sources, n_sources, targets, n_targets, divisor);
+    if (++r == rows) return;
+    for (int64_t i = 0; i < n_sources; i++) sources[i] = (const char *)sources[i] + source_strides[i];
+    for (int64_t i = 0; i < n_targets; i++) targets[i] = (char *)targets[i] + target_strides[i];
+  }
+}

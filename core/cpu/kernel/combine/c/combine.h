@@ -22,4 +22,8 @@ enum plaitk_combine_op {
 void plaitk_combine(int64_t op, int64_t dtype, int64_t n, const void *const *sources, int64_t n_sources, void *const *targets,
                     int64_t n_targets, double divisor);
 
+// Does so for rows of n elements, which begin strides bytes after each other. It changes sources and targets.
+void plaitk_combine_rows(int64_t op, int64_t dtype, int64_t rows, int64_t n, const void **sources, const int64_t *source_strides,
+                         int64_t n_sources, void **targets, const int64_t *target_strides, int64_t n_targets, double divisor);
+
 #endif
