@@ -1,6 +1,7 @@
 package tensor
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -188,6 +189,16 @@ func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 	return y
 }
 
+// forDim returns the group with a purpose that says which dimension of which tensor it exchanges: ranks whose tensors have other shapes get an error,
+// although their parts may have as many elements.
+func forDim(g *collective.Group, d int, whole []int) *collective.Group {
+	purpose := fmt.Sprintf("dimension %d of a tensor of shape %v", d, whole)
+	if before := g.Purpose(); before != "" {
+		purpose += " for " + before
+	}
+	return g.For(purpose)
+}
+
 // viewed returns a view of the elements of dimension d at the given positions, with two dimensions in its place if they are regular runs. It
 // returns false for others.
 func viewed(x *core.Tensor, d int, at []run) (*core.Tensor, bool) {
@@ -278,10 +289,10 @@ func gathered(g *collective.Group, x *core.Tensor, d int, v division) *core.Tens
 		for i, at := range v.parts {
 			var ok bool
 			if outs[i], ok = viewed(whole, d, at); !ok || !outs[i].Contiguous() && !g.InPlace(outs[i]) {
-				return gatheredApart(g, x, d, v)
+				return gatheredApart(forDim(g, d, shape), x, d, v)
 			}
 		}
-		return done(g.AllGather(outs, x), whole)
+		return done(forDim(g, d, shape).AllGather(outs, x), whole)
 	}, &joining{g, d, v})
 }
 
@@ -322,7 +333,7 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v
 		if t := failed(append(ins, out)...); t != nil {
 			return t
 		}
-		return done(g.ReduceScatter(out, ins, reductions[c]), out)
+		return done(forDim(g, d, x.Shape()).ReduceScatter(out, ins, reductions[c]), out)
 	}, func(x *core.Tensor) *core.Tensor { return share(g, gathered(g, x, d, v)) })
 }
 

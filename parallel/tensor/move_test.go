@@ -3,6 +3,7 @@ package tensor_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,4 +110,31 @@ func TestMovesReleaseMemory(t *testing.T) {
 		}
 		return m.Group(0).Barrier()
 	})
+}
+
+// TestRanksWithOtherShapes checks that ranks get an error if their tensors have other shapes, also where the parts have as many elements.
+func TestRanksWithOtherShapes(t *testing.T) {
+	for _, shapes := range [][2][]int{{{2, 3}, {2, 4}}, {{2, 6}, {3, 4}}} {
+		for what, placed := range map[string][2]core.Placement{
+			"all_gather": {core.Shard(1), core.Replicate()}, "reduce_scatter": {core.Partial(core.Sums), core.Shard(1)},
+		} {
+			onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+				shape := shapes[m.Coordinate()[0]]
+				x := tensor.Make(m, placed[:1], shape, func(local []int) *core.Tensor { return op.Ones(local...) })
+				_, err := core.Values[float32](here(tensor.Redistribute(x, placed[1:])))
+				if kind, _ := core.KindOf(err); kind != core.DistributedError || !strings.Contains(err.Error(), what) {
+					return fmt.Errorf("got %v, want an error of %s", err, what)
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// here returns the calling rank's part, or the tensor's error.
+func here(t *core.Tensor) *core.Tensor {
+	if t.Err() != nil {
+		return t
+	}
+	return tensor.Local(t, nil)
 }
