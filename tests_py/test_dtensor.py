@@ -193,6 +193,22 @@ def test_parallel_layers_train_as_one_device(plan, n):
     on_ranks(n, fn)
 
 
+def test_ranks_with_other_models():
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        wide = nn.Sequential(nn.Linear(2, 3 + rank), nn.Linear(3, 4 + 2 * rank))
+        difference = r"rank 0 has 1\.weight, .*float32 of shape \(4, 3\), rank 1 has 1\.weight, .* \(6, 3\); want the same"
+        with pytest.raises(plait.DistributedError, match="the ranks' modules differ: " + difference):
+            parallelize_module(wide, mesh, {"1": ColwiseParallel()})
+        more = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1 + rank)))
+        with pytest.raises(plait.DistributedError, match="rank 0 has nothing there, rank 1 has 1.weight"):
+            parallelize_module(more, mesh, {"1": ColwiseParallel()})
+        other = nn.Sequential(nn.Linear(2 + rank, 3), nn.Linear(3, 4))  # the plan does not name what differs
+        parallelize_module(other, mesh, {"1": ColwiseParallel()})
+
+    on_ranks(2, fn)
+
+
 @pytest.mark.parametrize("placement", [Replicate(), Shard(0)], ids=["replicated", "sharded"])
 def test_distributed_modules_train_as_one_device(placement):
     model, ids, targets = pieces()

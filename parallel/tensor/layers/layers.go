@@ -142,7 +142,7 @@ func Divide(m nn.Module, on *mesh.Mesh, plan map[string]Style) error {
 	if n := len(on.Shape()); n != 1 {
 		return core.Errorf(core.ValueError, what, "want a mesh of one dimension, got %v", on)
 	}
-	if err := compare(on, plan); err != nil {
+	if err := compare(on, m, plan); err != nil {
 		return err
 	}
 	parts, placements, err := chosen(m, plan)
@@ -199,41 +199,10 @@ func distribute(t *core.Tensor, on *mesh.Mesh, at core.Placement) *core.Tensor {
 	return d.SetRequiresGrad(requires)
 }
 
-// compare returns an error on all ranks of a mesh unless they have the same plan.
-func compare(on *mesh.Mesh, plan map[string]Style) error {
-	g := on.Group(0)
-	w := g.For("plans of layers").StartExchange(what, []byte(Describe(plan)))
-	if err := w.Wait(); err != nil {
-		return err
-	}
-	all := w.Payloads()
-	for r, other := range all {
-		if string(other) != string(all[0]) {
-			return core.Errorf(core.DistributedError, what, "the ranks' plans differ: rank %d has %q, rank %d has %q", g.Ranks()[0], all[0], g.Ranks()[r], other)
-		}
-	}
-	return nil
-}
-
 // missing reports whether there is no style: nil, or a nil pointer.
 func missing(s Style) bool {
 	v := reflect.ValueOf(s)
 	return s == nil || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// Describe returns a text that is the same for equal plans.
-func Describe(plan map[string]Style) string {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(plan)) {
-		fmt.Fprintf(&text, "%s: %T", name, plan[name])
-		if s := plan[name]; !missing(s) {
-			if _, f, err := s.lay(&nn.Linear{}); err == nil { // the styles have pointers, whose text differs between ranks
-				fmt.Fprintf(&text, "%v", f)
-			}
-		}
-		text.WriteString("; ")
-	}
-	return text.String()
 }
 
 // Check returns the error that [Divide] would return for a plan that does not fit the module, which it does not change.

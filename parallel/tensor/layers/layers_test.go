@@ -223,3 +223,23 @@ func TestWrongPlans(t *testing.T) {
 		return nil
 	})
 }
+
+func TestOtherModels(t *testing.T) {
+	onRanks(t, 2, func(m *mesh.Mesh) error {
+		linear := func(in, out int) nn.Layer { return nn.NewLinear(in, out, nn.LinearOptions{}) }
+		plan := map[string]layers.Style{"1": layers.Columns{}}
+		for _, c := range []struct {
+			layers [2][]nn.Layer
+			want   string
+		}{
+			{[2][]nn.Layer{{linear(2, 3), linear(3, 4)}, {linear(2, 3), linear(3, 6)}},
+				"the ranks' modules differ: rank 0 has 1.weight, float64 of shape [4 3], rank 1 has 1.weight, float64 of shape [6 3]"},
+			{[2][]nn.Layer{{linear(2, 3), linear(3, 4)}, {linear(2, 3)}}, "rank 0 has 1, a *nn.Linear, rank 1 has nothing there"},
+		} {
+			err := layers.Divide(nn.NewSequential(c.layers[m.Coordinate()[0]]...), m, plan)
+			assert.ErrorContains(t, err, c.want)
+		}
+		same := []nn.Layer{linear(2, 3+m.Coordinate()[0]), linear(3, 4)} // the plan does not name what differs
+		return layers.Divide(nn.NewSequential(same...), m, plan)
+	})
+}

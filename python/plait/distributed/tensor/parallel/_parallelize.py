@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 
 from plait._errors import DistributedError
 from plait.distributed._objects import exchange
@@ -32,14 +33,14 @@ def parallelize_module(
 
     Raises:
         ValueError: if the mesh has more dimensions, or a name of the plan is no module's.
-        plait.DistributedError: on every rank, if the ranks' plans differ.
+        plait.DistributedError: on every rank, if the ranks' plans differ, or the tensors of the submodules that they name.
     """
     mesh = mesh_or_world(device_mesh)
     if mesh.ndim != 1:
         raise ValueError(f"parallelize_module: want a mesh of one dimension, such as mesh['tp'], got {mesh}")
     if src_data_rank != 0:
         raise NotImplementedError(f"parallelize_module: want src_data_rank 0, got {src_data_rank}")
-    _compare_plans(mesh, described(parallelize_plan or {}))
+    _compare(mesh, described(parallelize_plan or {}), _tensors(module, parallelize_plan or {}))
     shared = _shared_parameters(module)
     if isinstance(parallelize_plan, ParallelStyle):
         divided = parallelize_plan._apply(module, mesh)
@@ -78,16 +79,38 @@ def _share_again(shared: list[tuple[Parameter, list[tuple[Module, str]]]]) -> No
             shared[i] = made, users
 
 
-def _compare_plans(mesh: DeviceMesh, plan: str) -> None:
-    """Raises an error unless all ranks of a mesh of one dimension have the same plan."""
+def _tensors(module: Module, plan: ParallelStyle | dict[str, ParallelStyle]) -> list[str]:
+    """Describes the parameters and buffers of the modules that a plan names."""
+    lines = {}
+    for name, sub in module.named_modules():
+        if isinstance(plan, ParallelStyle) or any(matches(name, pattern) for pattern in plan):
+            for own, t in (*sub.named_parameters(prefix=name), *sub.named_buffers(prefix=name)):
+                lines[own] = f"{own}, {t.dtype} of shape {tuple(t.shape)}"
+            lines.setdefault(name, f"{name or 'the module'}, a {type(sub).__name__}")
+    return list(lines.values())
+
+
+def _compare(mesh: DeviceMesh, plan: str, tensors: list[str]) -> None:
+    """Raises an error unless all ranks of a mesh of one dimension have the same plan and tensors."""
     group = mesh.get_group(0)
-    plans = [b.decode() for b in exchange(group, "parallelize_module", plan.encode())]
-    for i, other in enumerate(plans):
-        if other != plans[0]:
+    payload = "\0".join([plan, *tensors]).encode()
+    all_plans, all_tensors = [], []
+    for other in exchange(group, "parallelize_module", payload):
+        first, *rest = other.decode().split("\0")
+        all_plans.append(first)
+        all_tensors.append(rest)
+    for i, rank in enumerate(group._ranks):
+        if all_plans[i] != all_plans[0]:
             raise DistributedError(
-                f"parallelize_module: the ranks' plans differ: rank {group._ranks[0]} has {plans[0]}, rank "
-                f"{group._ranks[i]} has {other}; want the same plan on each rank"
+                f"parallelize_module: the ranks' plans differ: rank {group._ranks[0]} has {all_plans[0]}, rank "
+                f"{rank} has {all_plans[i]}; want the same plan on each rank"
             )
+        for ours, theirs in zip_longest(all_tensors[0], all_tensors[i], fillvalue="nothing there"):
+            if ours != theirs:
+                raise DistributedError(
+                    f"parallelize_module: the ranks' modules differ: rank {group._ranks[0]} has {ours}, rank {rank} has "
+                    f"{theirs}; want the same module on each rank"
+                )
 
 
 def matches(name: str, pattern: str) -> bool:
