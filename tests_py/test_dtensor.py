@@ -193,6 +193,35 @@ def test_parallel_layers_train_as_one_device(plan, n):
     on_ranks(n, fn)
 
 
+@pytest.mark.parametrize("combine", ["sum", "avg"])
+def test_linear_operations_leave_results_pending(combine):
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        parts = [plait.arange(8.0).reshape(2, 4) * (r + 1) for r in range(2)]
+        whole = (parts[0] + parts[1]) / (2 if combine == "avg" else 1)
+        operations = [
+            *(lambda x: x.clone(), lambda x: -x, lambda x: x * 2, lambda x: 2 * x, lambda x: x / 2, lambda x: x + x),
+            *(lambda x: x.sum(0), lambda x: x.mean(0), lambda x: x.double(), lambda x: x.cumsum(1), lambda x: x.flip(0)),
+            *(lambda x: plait.cat([x, x]), lambda x: plait.stack([x, x]), lambda x: x.t(), lambda x: x.reshape(8)),
+        ]
+        for f in operations:
+            x = DTensor.from_local(parts[rank].clone(), mesh, [Partial(combine)]).requires_grad_()
+            one = whole.clone().requires_grad_()
+            got, want = f(x), f(one)
+            assert got.placements == (Partial(combine),)
+            close(got.full_tensor(), want)
+            (got * got).sum().backward()
+            (want * want).sum().backward()
+            close(x.grad.full_tensor(), one.grad)
+        x = DTensor.from_local(parts[rank] / 4, mesh, [Partial(combine)])
+        assert x.long().full_tensor().tolist() == (whole / 4).long().tolist()  # not linear
+        w = distribute_tensor(plait.full((2, 4), 3.0), mesh, [Replicate()]).requires_grad_()
+        (x * w).sum().backward()
+        close(w.grad.full_tensor(), whole / 4)
+
+    on_ranks(2, fn)
+
+
 def test_ranks_with_other_models():
     def fn(rank):
         mesh = init_device_mesh("cpu", (2,))

@@ -267,18 +267,38 @@ func indexed(u *Use, ins, outs []term) (list []Strategy) {
 		if !present(i) || !of(i).linear {
 			continue
 		}
-		s := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}
+		s, alone := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}, true
 		for j := range u.Tensors {
 			if j == i || present(j) && of(j).added {
 				s.In[j] = core.Partial(core.Sums)
+			} else {
+				alone = alone && !present(j)
 			}
 		}
 		list = append(list, s)
+		if alone { // the gradient of another factor would be a mean, too, but the ranks add up gradients
+			list = append(list, ofMeans(s))
+		}
 	}
 	return list
 }
 
-// linear adds to a rule the strategy of pending sums, for ops of which the sum of results is the result of the sums.
+// ofMeans returns a strategy for pending sums as one for pending means.
+func ofMeans(s Strategy) Strategy {
+	with := func(list []core.Placement) []core.Placement {
+		list = slices.Clone(list)
+		for i, p := range list {
+			if p == core.Partial(core.Sums) {
+				list[i] = core.Partial(core.Means)
+			}
+		}
+		return list
+	}
+	s.In, s.Out = with(s.In), with(s.Out)
+	return s
+}
+
+// linear adds to a rule the strategies of pending sums and means, for ops of which the sum of results is the result of the sums.
 func linear(r *Rule) *Rule {
 	c := *r
 	c.Strategies = func(u *Use) []Strategy {
@@ -292,7 +312,7 @@ func linear(r *Rule) *Rule {
 			}
 			s.In[i] = core.Partial(core.Sums)
 		}
-		return append(r.Strategies(u), s)
+		return append(r.Strategies(u), s, ofMeans(s))
 	}
 	return &c
 }

@@ -23,7 +23,13 @@ func init() {
 	ruleNames(each, `clamp celu gelu ceil floor round trunc float_power square pow heaviside ldexp isclose  logit lcm nextafter
 		nan_to_num masked_fill where zeros_like ones_like full_like empty_like frexp polygamma fill_ zero_ eq_ ne_ lt_ le_ gt_ ge_ softshrink
 		float_power_ lerp i0 igamma igammac xlogy polar`)
-	ruleNames(linear(each), "add sub neg clone contiguous copy_ to real imag complex")
+	ruleNames(linear(each), "add sub neg clone contiguous copy_ real imag complex")
+	rules["to"] = &Rule{Strategies: func(u *Use) []Strategy {
+		if argument[core.DType](u, 1).Differentiable() {
+			return linear(each).Strategies(u)
+		}
+		return each.Strategies(u) // it rounds
+	}}
 	ruleNames(notation("...*,...*->..."), "mul")
 	ruleNames(notation("...*,...->..."), "div")
 	ruleNames(linear(notation("...->...P")), "view_as_real")
@@ -336,7 +342,7 @@ func joined(fresh bool, i int) func(u *Use) []Strategy {
 				return nil
 			}
 		}
-		list = append(list, sum)
+		list = append(list, sum, ofMeans(sum))
 		for d, size := range shape {
 			if !fresh && d == at || size <= 1 {
 				continue
