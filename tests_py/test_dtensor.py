@@ -222,6 +222,26 @@ def test_linear_operations_leave_results_pending(combine):
     on_ranks(2, fn)
 
 
+@pytest.mark.parametrize("index", [12, -3])
+def test_a_wrong_index_of_a_divided_embedding(index):
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (3,))
+        for rows in (10, 2):  # of 2, the last rank has none
+            weight = distribute_tensor(plait.randn(rows, 4), mesh, [Shard(0)])
+            indices = distribute_tensor(plait.tensor([1, index, 0]), mesh, [Replicate()])
+            message = f"index {index} at position 1 is out of range for dimension 0 of size {rows}"
+            with pytest.raises(IndexError, match="embedding: " + message):
+                F.embedding(indices, weight).full_tensor().tolist()
+            assert float((plait.ones(3) * 2).sum()) == 6  # it was raised once
+        x = distribute_tensor(plait.randn(3, 10), mesh, [Shard(1)])
+        targets = distribute_tensor(plait.tensor([1, index, 0]), mesh, [Replicate()])
+        with strict(), loss_parallel(), pytest.raises(IndexError, match=f"{index} at position 1 .* of size 10"):
+            F.cross_entropy(x, targets).full_tensor().tolist()
+        assert float((plait.ones(3) * 2).sum()) == 6
+
+    on_ranks(3, fn)
+
+
 def test_ranks_with_other_models():
     def fn(rank):
         mesh = init_device_mesh("cpu", (2,))

@@ -81,14 +81,18 @@ func likelihoods(u *Use) []Strategy {
 		In: []core.Placement{core.Shard(1), core.Replicate(), core.Replicate()}, Out: []core.Placement{core.Partial(core.Sums)}, Size: n,
 		Local: func(args []any, start, length int) []*core.Tensor {
 			x, target := args[0].(*core.Tensor), args[1].(*core.Tensor)
-			if length == 0 {
-				return []*core.Tensor{nothing(x, target.Shape())}
-			}
 			counted := counts(target, o)
-			own, local := among(Where(counted, target, core.IntNum(0)), start, length, n)
-			own = LogicalAnd(own, counted)
+			target = Where(counted, target, core.IntNum(0))
+			// Zeros for classes of other ranks, taken from as many as there are: a target that is none is an error on each rank.
+			shape := slices.Clone(x.Shape())
+			shape[1] = n
+			zeros := Squeeze(Gather(Expand(ZerosWith([]int{1}, TensorOptions{DType: new(x.DType()), Device: x.Device()}), shape...), 1, Unsqueeze(target, 1)), 1)
+			if length == 0 {
+				return []*core.Tensor{Add(nothing(x, target.Shape()), zeros)}
+			}
+			own, local := among(target, start, length)
 			picked := Squeeze(Gather(x, 1, Unsqueeze(local, 1)), 1)
-			return []*core.Tensor{Where(own, Neg(picked), core.Num(0))}
+			return []*core.Tensor{Where(LogicalAnd(own, counted), Neg(picked), zeros)}
 		},
 	}}
 }

@@ -242,12 +242,13 @@ func embedded(u *Use) []Strategy {
 			In: []core.Placement{core.Replicate(), core.Shard(0)}, Out: []core.Placement{core.Partial(core.Sums)}, Size: n,
 			Local: func(args []any, start, length int) []*core.Tensor {
 				indices, weight := args[0].(*core.Tensor), args[1].(*core.Tensor)
+				// Zeros for rows of other ranks, taken from as many as the whole has: an index that is none is an error on each rank.
+				zeros := Embedding(indices, Expand(ZerosWith([]int{1, 1}, TensorOptions{DType: new(weight.DType()), Device: weight.Device()}), n, 1), EmbeddingOptions{})
 				if length == 0 {
-					return []*core.Tensor{nothing(weight, append(slices.Clone(indices.Shape()), weight.Size(1)))}
+					return []*core.Tensor{Add(nothing(weight, append(slices.Clone(indices.Shape()), weight.Size(1))), zeros)}
 				}
-				own, local := among(indices, start, length, n)
-				rows := Embedding(local, weight, EmbeddingOptions{})
-				return []*core.Tensor{Where(Unsqueeze(own, -1), rows, core.Num(0))}
+				own, local := among(indices, start, length)
+				return []*core.Tensor{Where(Unsqueeze(own, -1), Embedding(local, weight, EmbeddingOptions{}), zeros)}
 			},
 		})
 	}
@@ -274,15 +275,10 @@ func outsideFourier(u *Use, shape []int) []int {
 // nothing returns zeros of a shape, which follow from x, a part without elements: this rank takes part in the derivatives as the others do.
 func nothing(x *core.Tensor, shape []int) *core.Tensor { return Expand(Sum(x, nil, false), shape...) }
 
-// among returns which indices lie in a range of n rows, and the indices counted from its start: 0 for those in the other ranges, and no
-// row, which is an error when it is read, for those in none.
-func among(indices *core.Tensor, start, length, n int) (own, local *core.Tensor) {
-	within := func(first, past int) *core.Tensor {
-		return LogicalAnd(Ge(indices, core.IntNum(int64(first))), Lt(indices, core.IntNum(int64(past))))
-	}
-	own = within(start, start+length)
-	others := Where(within(0, n), core.IntNum(0), core.IntNum(int64(length)))
-	return own, Where(own, Sub(indices, core.IntNum(int64(start))), To(others, indices.DType()))
+// among returns which indices lie in a range of rows, and the indices counted from its start: 0 for those in other ranges.
+func among(indices *core.Tensor, start, length int) (own, local *core.Tensor) {
+	own = LogicalAnd(Ge(indices, core.IntNum(int64(start))), Lt(indices, core.IntNum(int64(start+length))))
+	return own, Where(own, Sub(indices, core.IntNum(int64(start))), To(core.IntNum(0), indices.DType()))
 }
 
 // channels returns the strategies of an op whose first tensor has its channels in dimension 1, as its other tensors have in dimension 0.

@@ -55,12 +55,19 @@ func moveDeriv(ctx *core.BackwardContext) {
 
 func itself(x *core.Tensor) *core.Tensor { return x.Alias(true) }
 
-// done returns out after a collective that fills it.
-func done(w *collective.Work, out *core.Tensor) *core.Tensor {
-	if err := w.Err(); err != nil {
-		return core.ErrorTensor(err)
+// done returns out after a collective that fills it from x.
+func done(w *collective.Work, out, x *core.Tensor) *core.Tensor {
+	err := w.Err()
+	if err == nil {
+		return out
 	}
-	return out
+	// The program gets the error now, and not once more: that of this rank, too, if the ranks' inputs have failed alike.
+	s := core.CurrentContext().Stream(out.Device())
+	core.TakeReported(s, err)
+	if memory := x.Storage(); memory != nil && memory.Err() != nil {
+		core.TakeReported(s, memory.Err())
+	}
+	return core.ErrorTensor(err)
 }
 
 // failed returns the first tensor of the list that carries an error, or nil.
@@ -107,7 +114,7 @@ func combined(g *collective.Group, x *core.Tensor, c core.Combination) *core.Ten
 		if y.Err() != nil {
 			return y
 		}
-		return done(g.AllReduce(y, reductions[c]), y)
+		return done(g.AllReduce(y, reductions[c]), y, x)
 	}, func(x *core.Tensor) *core.Tensor { return share(g, x) })
 }
 
@@ -292,7 +299,7 @@ func gathered(g *collective.Group, x *core.Tensor, d int, v division) *core.Tens
 				return gatheredApart(forDim(g, d, shape), x, d, v)
 			}
 		}
-		return done(forDim(g, d, shape).AllGather(outs, x), whole)
+		return done(forDim(g, d, shape).AllGather(outs, x), whole, x)
 	}, &joining{g, d, v})
 }
 
@@ -307,8 +314,8 @@ func gatheredApart(g *collective.Group, x *core.Tensor, d int, v division) *core
 	if t := failed(outs...); t != nil {
 		return t
 	}
-	if err := g.AllGather(outs, x).Err(); err != nil {
-		return core.ErrorTensor(err)
+	if y := done(g.AllGather(outs, x), outs[0], x); y.Err() != nil {
+		return y
 	}
 	return joined(outs, d, v)
 }
@@ -333,7 +340,7 @@ func scattered(g *collective.Group, x *core.Tensor, c core.Combination, d int, v
 		if t := failed(append(ins, out)...); t != nil {
 			return t
 		}
-		return done(forDim(g, d, x.Shape()).ReduceScatter(out, ins, reductions[c]), out)
+		return done(forDim(g, d, x.Shape()).ReduceScatter(out, ins, reductions[c]), out, x)
 	}, func(x *core.Tensor) *core.Tensor { return share(g, gathered(g, x, d, v)) })
 }
 
@@ -382,8 +389,8 @@ func sent(g *collective.Group, x *core.Tensor, d int, give [][]run, size func(sh
 	if t := failed(append(slices.Clone(ins), outs...)...); t != nil {
 		return []*core.Tensor{t}
 	}
-	if err := g.AllToAll(outs, ins).Err(); err != nil {
-		return []*core.Tensor{core.ErrorTensor(err)}
+	if y := done(g.AllToAll(outs, ins), outs[0], x); y.Err() != nil {
+		return []*core.Tensor{y}
 	}
 	return outs
 }

@@ -342,7 +342,7 @@ func Distribute(t *core.Tensor, m *mesh.Mesh, placements []core.Placement) *core
 				if whole.Err() != nil {
 					return whole
 				}
-				whole = done(m.Group(i).Broadcast(whole, 0), whole)
+				whole = done(m.Group(i).Broadcast(whole, 0), whole, whole)
 			}
 			return relay(whole, l.with(make([]core.Placement, len(l.placements))), l.placements).Detach()
 		})
