@@ -20,6 +20,7 @@ from plait.distributed.tensor import (
     strict,
     zeros,
 )
+from plait.distributed.tensor.experimental import implicit_replication
 from plait.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -240,6 +241,29 @@ def test_a_wrong_index_of_a_divided_embedding(index):
         assert float((plait.ones(3) * 2).sum()) == 6
 
     on_ranks(3, fn)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda make: plait.linalg.vector_norm(make(plait.arange(8).reshape(2, 4))),
+        lambda make: plait.linalg.vector_norm(make(plait.ones(2, 4)), ord=float("nan")),
+        lambda make: F.embedding(plait.tensor([1, 0]), make(plait.ones(2, 4)), max_norm=-1.0),
+    ],
+    ids=["a norm of integers", "no order", "a negative norm"],
+)
+def test_wrong_arguments_are_refused_as_on_one_device(wrong):
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as one:
+        wrong(lambda x: x)
+
+    def fn(rank):
+        mesh = init_device_mesh("cpu", (2,))
+        for placement in (Replicate(), Shard(0), Shard(1), Partial()):
+            with implicit_replication(), pytest.raises(type(one.value)) as divided:
+                wrong(lambda x, p=placement: distribute_tensor(x, mesh, [Replicate()]).redistribute(placements=[p]))
+            assert str(divided.value).split("got")[0] == str(one.value).split("got")[0]
+
+    on_ranks(2, fn)
 
 
 def test_ranks_with_other_models():

@@ -24,6 +24,13 @@ func Normalize(x *core.Tensor, p float64, dim int, eps float64) *core.Tensor {
 	})
 }
 
+// renorm checks the arguments of [Renorm].
+func (op *opContext) renorm(x *core.Tensor, p, maxNorm float64) {
+	if op.err == nil && (x.Dim() < 2 || !(p > 0) || !(maxNorm >= 0)) {
+		op.failf(core.ValueError, "want at least two dimensions, a positive order and a norm of at least 0, got shape %v, %v and %v", x.Shape(), p, maxNorm)
+	}
+}
+
 // Renorm returns x with each part along dim whose p-norm is above maxNorm scaled down to it.
 func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 	if parts := distributed(x); parts != nil {
@@ -34,9 +41,7 @@ func Renorm(x *core.Tensor, p float64, dim int, maxNorm float64) *core.Tensor {
 		op.floatTensor(x)
 	}
 	dim = op.dim(dim, x)
-	if op.err == nil && (x.Dim() < 2 || !(p > 0) || !(maxNorm >= 0)) {
-		op.failf(core.ValueError, "want at least two dimensions, a positive order and a norm of at least 0, got shape %v, %v and %v", x.Shape(), p, maxNorm)
-	}
+	op.renorm(x, p, maxNorm)
 	return op.compose(func() *core.Tensor {
 		var rest []int
 		for i := range x.Dim() {

@@ -72,7 +72,7 @@ func varOfParts(name string) func(u *Use) []*core.Tensor {
 // normOfParts is a norm as a sum of powers.
 func normOfParts(u *Use) []*core.Tensor {
 	x, p, dims, o := u.Tensors[0], argument[float64](u, 1), argument[[]int](u, 2), argument[ReduceOptions](u, 3)
-	if !u.divided(x, reduced(u, 2, x.Dim())) || o.DType != nil || p < 1 || p > 64 && !math.IsInf(p, 1) {
+	if !u.divided(x, reduced(u, 2, x.Dim())) || o.DType != nil || !x.DType().IsFloat() || !(p >= 1) || p > 64 && !math.IsInf(p, 1) {
 		return nil
 	}
 	w := wide(x)

@@ -279,6 +279,10 @@ func written(i int) *Rule {
 // renormSpread is [EmbeddingRenormInPlace] for a matrix whose rows or columns ranks share: they all look at the norms of all rows, and each scales
 // what it has.
 func renormSpread(weight, input *core.Tensor, maxNorm, order float64) *core.Tensor {
+	op := begin("renorm")
+	if op.renorm(weight, order, maxNorm); op.err != nil {
+		return op.fail()
+	}
 	var err error
 	core.WithMode(func(m core.Mode) core.Mode { return m.WithReplicates(true) }, func() {
 		core.Tidy(func() {
