@@ -202,7 +202,13 @@ def test_linear_operations_leave_results_pending(combine):
         whole = (parts[0] + parts[1]) / (2 if combine == "avg" else 1)
         operations = [
             *(lambda x: x.clone(), lambda x: -x, lambda x: x * 2, lambda x: 2 * x, lambda x: x / 2, lambda x: x + x),
-            *(lambda x: x.sum(0), lambda x: x.mean(0), lambda x: x.double(), lambda x: x.cumsum(1), lambda x: x.flip(0)),
+            *(
+                lambda x: x.sum(0),
+                lambda x: x.mean(0),
+                lambda x: x.double(),
+                lambda x: x.cumsum(1),
+                lambda x: x.flip(0),
+            ),
             *(lambda x: plait.cat([x, x]), lambda x: plait.stack([x, x]), lambda x: x.t(), lambda x: x.reshape(8)),
         ]
         for f in operations:
@@ -270,11 +276,13 @@ def test_ranks_with_other_models():
     def fn(rank):
         mesh = init_device_mesh("cpu", (2,))
         wide = nn.Sequential(nn.Linear(2, 3 + rank), nn.Linear(3, 4 + 2 * rank))
-        difference = r"rank 0 has 1\.weight, .*float32 of shape \(4, 3\), rank 1 has 1\.weight, .* \(6, 3\); want the same"
+        difference = (
+            r"rank 0 has 1\.weight, .*float32 of shape \(4, 3\), rank 1 has 1\.weight, .* \(6, 3\); want the same"
+        )
         with pytest.raises(plait.DistributedError, match="the ranks' modules differ: " + difference):
             parallelize_module(wide, mesh, {"1": ColwiseParallel()})
         more = nn.Sequential(*(nn.Linear(2, 2) for _ in range(1 + rank)))
-        with pytest.raises(plait.DistributedError, match="rank 0 has nothing there, rank 1 has 1.weight"):
+        with pytest.raises(plait.DistributedError, match=r"rank 0 has nothing there, rank 1 has 1\.weight"):
             parallelize_module(more, mesh, {"1": ColwiseParallel()})
         other = nn.Sequential(nn.Linear(2 + rank, 3), nn.Linear(3, 4))  # the plan does not name what differs
         parallelize_module(other, mesh, {"1": ColwiseParallel()})

@@ -76,8 +76,8 @@ class DTensor(Tensor):
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """Returns the calling rank's part as an ordinary tensor, differentiably.
 
-        The part of a sum, Partial(), has the gradient of the whole. The part of a mean, Partial("avg"), counts as one of
-        n parts: a gradient g of it is n * g for the whole, as from_local gives a part the whole's gradient divided by n.
+        The part of a sum, Partial(), has the gradient of the whole. The part of a mean, Partial("avg"), counts as one
+        of n parts: a gradient g of it is n * g for the whole, as from_local gives a part the whole's divided by n.
 
         Args:
             grad_placements: how the part's gradient lies on the ranks; None means as the tensor does, so a replicated

@@ -33,7 +33,7 @@ def parallelize_module(
 
     Raises:
         ValueError: if the mesh has more dimensions, or a name of the plan is no module's.
-        plait.DistributedError: on every rank, if the ranks' plans differ, or the tensors of the submodules that they name.
+        plait.DistributedError: on every rank, if the ranks' plans differ, or the tensors of the submodules they name.
     """
     mesh = mesh_or_world(device_mesh)
     if mesh.ndim != 1:
@@ -108,8 +108,8 @@ def _compare(mesh: DeviceMesh, plan: str, tensors: list[str]) -> None:
         for ours, theirs in zip_longest(all_tensors[0], all_tensors[i], fillvalue="nothing there"):
             if ours != theirs:
                 raise DistributedError(
-                    f"parallelize_module: the ranks' modules differ: rank {group._ranks[0]} has {ours}, rank {rank} has "
-                    f"{theirs}; want the same module on each rank"
+                    f"parallelize_module: the ranks' modules differ: rank {group._ranks[0]} has {ours}, rank {rank} "
+                    f"has {theirs}; want the same module on each rank"
                 )
 
 
