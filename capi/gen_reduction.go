@@ -24,9 +24,9 @@ func plait_all(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim
 }
 
 //export plait_amax
-func plait_amax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
+func plait_amax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, even C.bool) C.plait_tensor {
 	for {
-		if s := bind.Amax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+		if s := bind.Amax(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), bool(even)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()
@@ -34,9 +34,9 @@ func plait_amax(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdi
 }
 
 //export plait_amin
-func plait_amin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool) C.plait_tensor {
+func plait_amin(input C.plait_tensor, dim C.plait_ints, dimLen C.int64_t, keepdim C.bool, even C.bool) C.plait_tensor {
 	for {
-		if s := bind.Amin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim)); s != bind.Busy {
+		if s := bind.Amin(int64(input), int64(uintptr(unsafe.Pointer(dim))), int64(dimLen), bool(keepdim), bool(even)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()

@@ -54,9 +54,9 @@ func plait_kthvalue(input C.plait_tensor, k C.int64_t, dim C.int64_t, keepdim C.
 }
 
 //export plait_median
-func plait_median(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
+func plait_median(input C.plait_tensor, dim C.int64_t, keepdim C.bool, even C.bool, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.Median(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+		if s := bind.Median(int64(input), int64(dim), bool(keepdim), bool(even), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()
@@ -84,9 +84,9 @@ func plait_msort(input C.plait_tensor) C.plait_tensor {
 }
 
 //export plait_nanmedian
-func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, out *C.plait_tensor) C.plait_status {
+func plait_nanmedian(input C.plait_tensor, dim C.int64_t, keepdim C.bool, even C.bool, out *C.plait_tensor) C.plait_status {
 	for {
-		if s := bind.Nanmedian(int64(input), int64(dim), bool(keepdim), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
+		if s := bind.Nanmedian(int64(input), int64(dim), bool(keepdim), bool(even), int64(uintptr(unsafe.Pointer(out)))); s != bind.Busy {
 			return C.plait_status(s)
 		}
 		bind.WaitForQueueSpace()

@@ -4410,12 +4410,16 @@ plait_tensor plait_all(plait_tensor input, plait_ints dim, int64_t dim_len, bool
 // The largest elements over dimensions. Equal ones share the gradient evenly.
 //   - dim (absent): the dimensions to reduce; absent means all
 //   - keepdim (false): keep the reduced dimensions with size 1
-plait_tensor plait_amax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+//   - even (false): whether all elements that equal the result share its gradient evenly, and NaNs that of a
+//     NaN
+plait_tensor plait_amax(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, bool even);
 
 // The smallest elements over dimensions. Equal ones share the gradient evenly.
 //   - dim (absent): the dimensions to reduce; absent means all
 //   - keepdim (false): keep the reduced dimensions with size 1
-plait_tensor plait_amin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim);
+//   - even (false): whether all elements that equal the result share its gradient evenly, and NaNs that of a
+//     NaN
+plait_tensor plait_amin(plait_tensor input, plait_ints dim, int64_t dim_len, bool keepdim, bool even);
 
 // Whether any element over dimensions is not zero.
 //   - dim (absent): the dimensions to reduce; absent means all
@@ -4675,7 +4679,9 @@ plait_status plait_kthvalue(plait_tensor input, int64_t k, int64_t dim, bool kee
 // The median along a dimension, the lower of two, and its index. Writes the results' handles to out.
 //   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
-plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+//   - even (false): whether all elements that equal the result share its gradient evenly, and NaNs that of a
+//     NaN
+plait_status plait_median(plait_tensor input, int64_t dim, bool keepdim, bool even, plait_tensor out[2]);
 
 // The element that comes most often along a dimension, the smallest of those, and the index of its last
 // occurrence. Writes the results' handles to out.
@@ -4690,7 +4696,9 @@ plait_tensor plait_msort(plait_tensor input);
 // to out.
 //   - dim (-1): the dimension; negative ones count from the end
 //   - keepdim (false): keep the dimension with size 1
-plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, plait_tensor out[2]);
+//   - even (false): whether all elements that equal the result share its gradient evenly, and NaNs that of a
+//     NaN
+plait_status plait_nanmedian(plait_tensor input, int64_t dim, bool keepdim, bool even, plait_tensor out[2]);
 
 // Quantiles along a dimension of what is not NaN.
 //   - q: numbers from 0 to 1

@@ -7,6 +7,8 @@ import plait
 import pytest
 from plait.nn import functional as F
 
+nan = float("nan")
+
 
 def gradient(function, *values):
     tensors = [plait.tensor(v, dtype=plait.float64, requires_grad=True) for v in values]
@@ -384,3 +386,23 @@ def test_histogram_of_points():
     ):
         with pytest.raises((ValueError, RuntimeError), match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "want"),
+    [
+        ("median", [1.0, 2, 2, 3], [0, 0.5, 0.5, 0]),
+        ("nanmedian", [1.0, nan, 2, 2, 3], [0, 0, 0.5, 0.5, 0]),
+        ("median", [[1.0, nan], [nan, 2]], [[0, 0.5], [0.5, 0]]),
+        ("max", [[1.0, 2], [2, 0]], [[0, 0.5], [0.5, 0]]),
+        ("max", [1.0, nan, nan], [0, 0.5, 0.5]),
+        ("min", [1.0, nan, 2], [0, 1, 0]),
+        ("amax", [1.0, nan, 2], [nan, nan, nan]),
+        ("amin", [1.0, nan, 2], [nan, nan, nan]),
+    ],
+)
+def test_equal_elements_share_the_gradient_of_a_whole_tensor(name, value, want):
+    np.testing.assert_equal(gradient(lambda x: getattr(x, name)(), value)[0], want)
+    stacked = plait.tensor([value, value], dtype=plait.float64, requires_grad=True)
+    plait.vmap(lambda x: getattr(x, name)())(stacked).sum().backward()
+    np.testing.assert_equal(stacked.grad.tolist(), [want, want])

@@ -15,23 +15,23 @@ func All(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
 }
 
 // Amax applies the operation amax. The largest elements over dimensions. Equal ones share the gradient evenly.
-func Amax(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
+func Amax(input Tensor, dim Ints, dimLen int64, keepdim bool, even bool) (status Tensor) {
 	defer protect("amax", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Amax(t0, ints(dim, dimLen), keepdim), t0)
+	return result(op.AmaxWith(t0, ints(dim, dimLen), op.ChoiceOptions{KeepDim: keepdim, Even: even}), t0)
 }
 
 // Amin applies the operation amin. The smallest elements over dimensions. Equal ones share the gradient evenly.
-func Amin(input Tensor, dim Ints, dimLen int64, keepdim bool) (status Tensor) {
+func Amin(input Tensor, dim Ints, dimLen int64, keepdim bool, even bool) (status Tensor) {
 	defer protect("amin", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	return result(op.Amin(t0, ints(dim, dimLen), keepdim), t0)
+	return result(op.AminWith(t0, ints(dim, dimLen), op.ChoiceOptions{KeepDim: keepdim, Even: even}), t0)
 }
 
 // Any applies the operation any. Whether any element over dimensions is not zero.

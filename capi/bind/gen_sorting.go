@@ -58,13 +58,13 @@ func Kthvalue(input Tensor, k int64, dim int64, keepdim bool, out TensorsOut) (s
 }
 
 // Median applies the operation median. The median along a dimension, the lower of two, and its index.
-func Median(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
+func Median(input Tensor, dim int64, keepdim bool, even bool, out TensorsOut) (status Status) {
 	defer protect("median", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	r0, r1 := op.Median(t0, int(dim), keepdim)
+	r0, r1 := op.MedianWith(t0, int(dim), op.ChoiceOptions{KeepDim: keepdim, Even: even})
 	return results(out, r0, r1)
 }
 
@@ -90,13 +90,13 @@ func Msort(input Tensor) (status Tensor) {
 }
 
 // Nanmedian applies the operation nanmedian. The median along a dimension of the elements that are not NaN, and its index.
-func Nanmedian(input Tensor, dim int64, keepdim bool, out TensorsOut) (status Status) {
+func Nanmedian(input Tensor, dim int64, keepdim bool, even bool, out TensorsOut) (status Status) {
 	defer protect("nanmedian", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(input)
-	r0, r1 := op.NanMedian(t0, int(dim), keepdim)
+	r0, r1 := op.NanMedianWith(t0, int(dim), op.ChoiceOptions{KeepDim: keepdim, Even: even})
 	return results(out, r0, r1)
 }
 

@@ -32,14 +32,14 @@ func chooseAlong(name string, k core.KernelID, x *core.Tensor, dim int, keepdim 
 	if op.err != nil {
 		return op.fail(), op.fail()
 	}
-	return op.choose(x, append(r.dims, 0)[0], r.shape, func(values, indices *core.Tensor) {
+	return op.choose(x, append(r.dims, 0)[0], r.shape, false, func(values, indices *core.Tensor) {
 		op.launch(op.call(k).Out(indices).Out(values).In(x).Dims(r.dims))
 	})
 }
 
 // choose makes the two results of an operation that chooses elements of x along dim, of the given shape, and records
-// that the gradient of the values goes to the elements at the indices.
-func (op *opContext) choose(x *core.Tensor, dim int, shape []int, launch func(values, indices *core.Tensor)) (values, indices *core.Tensor) {
+// that the gradient of the values goes to the elements at the indices, or evenly to all that equal them.
+func (op *opContext) choose(x *core.Tensor, dim int, shape []int, even bool, launch func(values, indices *core.Tensor)) (values, indices *core.Tensor) {
 	values = op.out(x.DType(), shape)
 	indices = op.out(core.Int64, shape)
 	if op.err != nil {
@@ -47,7 +47,12 @@ func (op *opContext) choose(x *core.Tensor, dim int, shape []int, launch func(va
 	}
 	launch(values, indices)
 	if op.grad {
-		n := op.node(choiceDeriv, x).Save(indices)
+		var n *core.Node
+		if even {
+			n = op.node(evenDeriv, x).Save(x).SaveOutput(values, 0)
+		} else {
+			n = op.node(choiceDeriv, x).Save(indices)
+		}
 		n.Ints = []int{dim}
 		op.attach(n, values, indices)
 	}

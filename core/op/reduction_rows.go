@@ -15,8 +15,10 @@ func init() {
 
 	plain := []Arg{input, dim, keepdim}
 	with := []Arg{input, dim, keepdimField, dtype}
+	choice := []Arg{input, dim, keepdimField, evenArg}
 	spread := []Arg{input, dim, correction, keepdim}
 	over := func(x T, dims []int, keepdim bool) []any { return []any{x, dims, keepdim} }
+	chosen := func(x T, dims []int, keepdim bool) []any { return []any{x, dims, ChoiceOptions{KeepDim: keepdim}} }
 	options := func(x T, dims []int, keepdim bool) []any { return []any{x, dims, ReduceOptions{KeepDim: keepdim}} }
 	one := func(x T, dims []int, keepdim bool) []any { return []any{x, dims[:min(len(dims), 1)], keepdim} }
 	corrected := func(x T, dims []int, keepdim bool) []any { return []any{x, dims, 0.5, keepdim} }
@@ -37,12 +39,12 @@ func init() {
 			Samples: append(reductionSamples(Shaped, options, true),
 				Sample{Name: "one zero", Args: []any{T{Shape: []int{2, 3}, Values: []float64{2, 0, 3, 1, -2, 4}}, []int{1}, ReduceOptions{}}},
 				Sample{Name: "two zeros", Args: []any{T{Shape: []int{2, 3}, Values: []float64{0, 0, 3, 0, -2, 0}}, []int{1}, ReduceOptions{}}})},
-		Row{Name: "amax", Func: Amax, Args: plain, Elementwise: []*Elementwise{extremeGrad}, Memory: true,
+		Row{Name: "amax", Func: AmaxWith, Args: choice, Elementwise: []*Elementwise{extremeGrad}, Memory: true,
 			Doc:     "The largest elements over dimensions. Equal ones share the gradient evenly.",
-			Samples: reductionSamples(DistinctOf, over, false)},
-		Row{Name: "amin", Func: Amin, Args: plain, Memory: true,
+			Samples: append(reductionSamples(DistinctOf, chosen, false), Sample{Name: "even", Args: []any{DistinctOf(2, 3), []int{1}, ChoiceOptions{Even: true}}})},
+		Row{Name: "amin", Func: AminWith, Args: choice, Memory: true,
 			Doc:     "The smallest elements over dimensions. Equal ones share the gradient evenly.",
-			Samples: reductionSamples(DistinctOf, over, false)},
+			Samples: append(reductionSamples(DistinctOf, chosen, false), Sample{Name: "even", Args: []any{DistinctOf(2, 3), []int{1}, ChoiceOptions{Even: true}}})},
 		Row{Name: "argmax", Func: ArgMax, Args: plain, Memory: true, NoGrad: "the result is an index",
 			Doc:     "The index of the largest element along one dimension, or of all; the first of equal ones, and of a NaN if there is one.",
 			Samples: reductionSamples(DistinctOf, one, false)},

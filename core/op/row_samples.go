@@ -32,6 +32,16 @@ func keepdimSamples() []Sample {
 	return list
 }
 
+// choiceSamples returns those of [keepdimSamples] for an operation that takes [ChoiceOptions], and one more.
+func choiceSamples() []Sample {
+	list := keepdimSamples()
+	for _, s := range list {
+		last := len(s.Args) - 1
+		s.Args[last] = ChoiceOptions{KeepDim: s.Args[last].(bool)}
+	}
+	return append(list, Sample{Name: "even", Args: []any{DistinctOf(3, 5), 1, ChoiceOptions{Even: true}}})
+}
+
 // reductionSamples returns samples of a reduction over dims with further arguments before or after them. make describes
 // the tensor.
 func reductionSamples(tensor func(shape ...int) T, args func(x T, dims []int, keepdim bool) []any, empty bool) []Sample {

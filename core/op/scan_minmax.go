@@ -32,7 +32,7 @@ func runningExtreme(name string, k core.KernelID, x *core.Tensor, dim int) (valu
 	if x.Dim() == 0 {
 		return Clone(x), fullLike(x, 0, core.Int64, x.Shape())
 	}
-	return op.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
+	return op.choose(x, dim, x.Shape(), false, func(values, indices *core.Tensor) {
 		op.launch(op.call(k).Out(values).Out(indices).In(x).Int(int64(dim)))
 	})
 }

@@ -27,7 +27,7 @@ func Sort(x *core.Tensor, dim int, o SortOptions) (values, indices *core.Tensor)
 	if x.Dim() == 0 {
 		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
-	return op.choose(x, dim, x.Shape(), func(values, indices *core.Tensor) {
+	return op.choose(x, dim, x.Shape(), false, func(values, indices *core.Tensor) {
 		op.launch(sortingWork(contract.SortAttrs{Dim: dim, Descending: o.Descending}.AddTo(op.call(contract.Sort).Out(values).Out(indices).In(x))))
 	})
 }
@@ -76,7 +76,7 @@ func TopK(x *core.Tensor, k, dim int, largest, sorted bool) (values, indices *co
 	}
 	shape := slices.Clone(x.Shape())
 	shape[dim] = k
-	return op.choose(x, dim, shape, func(values, indices *core.Tensor) {
+	return op.choose(x, dim, shape, false, func(values, indices *core.Tensor) {
 		op.launch(contract.TopKAttrs{Dim: dim, K: k, Largest: largest}.AddTo(op.call(contract.TopK).Out(values).Out(indices).In(x)))
 	})
 }
@@ -103,26 +103,36 @@ func KthValue(x *core.Tensor, k, dim int, keepdim bool) (values, indices *core.T
 	op := begin("kthvalue", &x)
 	dim = op.dim(dim, x)
 	op.atMost(k, 1, x, dim)
-	return op.selectAlong(contract.KthValue, x, dim, keepdim, k)
+	return op.selectAlong(contract.KthValue, x, dim, ChoiceOptions{KeepDim: keepdim}, k)
 }
 
 // Median returns the median of x along dim and its index, as int64: the lower one of two elements in the middle, and the
 // first NaN where there is one.
 func Median(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	return MedianWith(x, dim, ChoiceOptions{KeepDim: keepdim})
+}
+
+// MedianWith is [Median] with options.
+func MedianWith(x *core.Tensor, dim int, o ChoiceOptions) (values, indices *core.Tensor) {
 	if parts := distributed(x); parts != nil {
-		return handOn2(parts, "median", x, dim, keepdim)
+		return handOn2(parts, "median", x, dim, o)
 	}
 	op := begin("median", &x)
-	return op.selectAlong(contract.Median, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.Median, x, op.dim(dim, x), o, 0)
 }
 
 // NanMedian returns the median along dim of the elements of x that are not NaN, and its index, as int64.
 func NanMedian(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) {
+	return NanMedianWith(x, dim, ChoiceOptions{KeepDim: keepdim})
+}
+
+// NanMedianWith is [NanMedian] with options.
+func NanMedianWith(x *core.Tensor, dim int, o ChoiceOptions) (values, indices *core.Tensor) {
 	if parts := distributed(x); parts != nil {
-		return handOn2(parts, "nanmedian", x, dim, keepdim)
+		return handOn2(parts, "nanmedian", x, dim, o)
 	}
 	op := begin("nanmedian", &x)
-	return op.selectAlong(contract.NanMedian, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.NanMedian, x, op.dim(dim, x), o, 0)
 }
 
 // Mode returns the element of x along dim that comes most often, the smallest of those, and the index of its last
@@ -132,12 +142,12 @@ func Mode(x *core.Tensor, dim int, keepdim bool) (values, indices *core.Tensor) 
 		return handOn2(parts, "mode", x, dim, keepdim)
 	}
 	op := begin("mode", &x)
-	return op.selectAlong(contract.Mode, x, op.dim(dim, x), keepdim, 0)
+	return op.selectAlong(contract.Mode, x, op.dim(dim, x), ChoiceOptions{KeepDim: keepdim}, 0)
 }
 
 // selectAlong applies an operation that selects one element along dim.
-func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, keepdim bool, k int) (values, indices *core.Tensor) {
-	r := op.reduction(x, []int{dim}, keepdim)
+func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, o ChoiceOptions, k int) (values, indices *core.Tensor) {
+	r := op.reduction(x, []int{dim}, o.KeepDim)
 	op.nonempty(x, r)
 	if op.err != nil {
 		return op.fail(), op.fail()
@@ -145,7 +155,7 @@ func (op *opContext) selectAlong(kernel core.KernelID, x *core.Tensor, dim int, 
 	if x.Dim() == 0 {
 		return Clone(x), fullLike(x, 0, core.Int64, nil)
 	}
-	return op.choose(x, dim, r.shape, func(values, indices *core.Tensor) {
+	return op.choose(x, dim, r.shape, o.Even, func(values, indices *core.Tensor) {
 		op.launch(sortingWork(contract.PickAttrs{Dim: dim, K: k}.AddTo(op.call(kernel).Out(values).Out(indices).In(x))))
 	})
 }

@@ -8,6 +8,7 @@ func init() {
 	sorting := []Arg{input, dim, {Name: "descending", Field: "Descending", Default: false},
 		{Name: "stable", Field: "Stable", Default: false, Doc: "keep the order of equal elements, which is done in any case"}}
 	along := []Arg{input, dim, keepdim}
+	choice := []Arg{input, dim, {Name: "keepdim", Field: "KeepDim", Default: false, Doc: "keep the dimension with size 1"}, evenArg}
 	optional := []Arg{input, {Name: "dim", Optional: true, Doc: "compare slices along this dimension"},
 		{Name: "inverse", Field: "Inverse", Default: false, Doc: "compute the index of each element; without, there are none"},
 		{Name: "counts", Field: "Counts", Default: false, Doc: "compute how often each comes; without, there are none"}}
@@ -52,9 +53,9 @@ func init() {
 				{Name: "first", Args: []any{DistinctOf(5, 2), 5, 0, true}},
 				{Name: "0-d", Args: []any{DistinctOf(), 1, 0, false}},
 			}},
-		Row{Name: "median", Func: Median, Args: along, Samples: keepdimSamples(),
+		Row{Name: "median", Func: MedianWith, Args: choice, Samples: choiceSamples(),
 			Doc: "The median along a dimension, the lower of two, and its index."},
-		Row{Name: "nanmedian", Func: NanMedian, Args: along, Samples: keepdimSamples(),
+		Row{Name: "nanmedian", Func: NanMedianWith, Args: choice, Samples: choiceSamples(),
 			Doc: "The median along a dimension of the elements that are not NaN, and its index."},
 		Row{Name: "mode", Func: Mode, Args: along, Samples: keepdimSamples(),
 			Doc: "The element that comes most often along a dimension, the smallest of those, and the index of its last occurrence."},

@@ -151,7 +151,7 @@ def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out:
     if other is not None:
         return store(out, _ops.maximum(input, other) if name == "max" else _ops.minimum(input, other))
     if dim is None:
-        return store(out, _ops.amax(input) if name == "max" else _ops.amin(input))
+        return store(out, (_ops.amax if name == "max" else _ops.amin)(input, even=True))
     along = _ops.max if name == "max" else _ops.min
     return store(out, ValuesIndices(*along(input, one_dim(name, dim), keepdim)))
 
@@ -236,7 +236,7 @@ def _along(function: Any, input: Tensor, dim: Any, keepdim: bool, out: Any) -> A
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median, the lower of two; with a dimension (values, indices)."""
     if dim is None:
-        return store(out, _ops.median(_ops.ravel(input), 0)[0])
+        return store(out, _ops.median(_ops.ravel(input), 0, even=True)[0])
     return _along(_ops.median, input, dim, keepdim, out)
 
 
@@ -244,7 +244,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median of the elements that are not NaN; with a dimension (values, indices)."""
     if dim is None:
-        return store(out, _ops.nanmedian(_ops.ravel(input), 0)[0])
+        return store(out, _ops.nanmedian(_ops.ravel(input), 0, even=True)[0])
     return _along(_ops.nanmedian, input, dim, keepdim, out)
 
 

@@ -41,36 +41,38 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
 _amax = _core.bind_Amax
 
 
-def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, even: bool = False) -> Tensor:
     """The largest elements over dimensions. Equal ones share the gradient evenly.
 
     Args:
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
+        even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
     try:
         dim_list = None if dim is None else int_list(dim)
-        status = _amax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
+        status = _amax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(amax, locals(), error)
-    return own(status if status > 0 else settle(status, _amax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
+    return own(status if status > 0 else settle(status, _amax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even))
 
 _amin = _core.bind_Amin
 
 
-def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, even: bool = False) -> Tensor:
     """The smallest elements over dimensions. Equal ones share the gradient evenly.
 
     Args:
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
+        even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
     try:
         dim_list = None if dim is None else int_list(dim)
-        status = _amin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
+        status = _amin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(amin, locals(), error)
-    return own(status if status > 0 else settle(status, _amin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
+    return own(status if status > 0 else settle(status, _amin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even))
 
 _any = _core.bind_Any
 

@@ -113,20 +113,21 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
 _median = _core.bind_Median
 
 
-def median(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def median(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = False) -> tuple[Tensor, Tensor]:
     """The median along a dimension, the lower of two, and its index.
 
     Args:
         dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
+        even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
     try:
         out_ = array("q", (0, 0))
-        status = _median(input._h, dim, keepdim, out_.buffer_info()[0])
+        status = _median(input._h, dim, keepdim, even, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(median, locals(), error)
     if status < 0:
-        settle(status, _median, input._h, dim, keepdim, out_.buffer_info()[0])
+        settle(status, _median, input._h, dim, keepdim, even, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
 _mode = _core.bind_Mode
@@ -163,20 +164,21 @@ def msort(input: Tensor) -> Tensor:
 _nanmedian = _core.bind_Nanmedian
 
 
-def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = False) -> tuple[Tensor, Tensor]:
     """The median along a dimension of the elements that are not NaN, and its index.
 
     Args:
         dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
+        even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
     try:
         out_ = array("q", (0, 0))
-        status = _nanmedian(input._h, dim, keepdim, out_.buffer_info()[0])
+        status = _nanmedian(input._h, dim, keepdim, even, out_.buffer_info()[0])
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(nanmedian, locals(), error)
     if status < 0:
-        settle(status, _nanmedian, input._h, dim, keepdim, out_.buffer_info()[0])
+        settle(status, _nanmedian, input._h, dim, keepdim, even, out_.buffer_info()[0])
     return own(out_[0]), own(out_[1])
 
 _nanquantile = _core.bind_Nanquantile

@@ -212,7 +212,7 @@ def _sort(n: Node, input: Value, dim: int = 0, descending: bool = False, **args:
 
 
 @row("kthvalue median")
-def _kthvalue(n: Node, input: Value, dim: int, keepdim: bool, k: int = 0) -> list[Value]:
+def _kthvalue(n: Node, input: Value, dim: int, keepdim: bool, k: int = 0, **args: Any) -> list[Value]:
     if input.rank == 0:
         return [input.make("Identity"), n.b.constant(0, "int64")]
     d = dim % input.rank
