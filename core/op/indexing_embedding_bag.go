@@ -1,7 +1,6 @@
 package op
 
 import (
-	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -104,14 +103,12 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 			}
 			counted = castTo(Ne(Reshape(input, n, 1), core.IntNum(int64(padding))), rows.DType())
 		}
-		zeros := zerosFor(rows, rows.DType(), []int{bags, weight.Size(1)})
 		if o.Mode == "max" {
 			if counted == nil {
-				return IndexReduce(zeros, 0, bag, rows, "amax", false)
+				return bagMaxima(rows, bag, bags)
 			}
-			top := IndexReduce(zeros, 0, bag, Where(Eq(counted, core.Num(0)), core.Num(math.Inf(-1)), rows), "amax", false)
-			used := IndexReduce(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted, "amax", false)
-			return Where(Eq(used, core.Num(0)), core.Num(0), top)
+			bag = Where(Ravel(castTo(counted, core.Bool)), bag, core.IntNum(int64(bags))) // a last bag has the padding
+			return Narrow(bagMaxima(rows, bag, bags+1), 0, 0, bags)
 		}
 		if counted != nil { // not a product: padding may be infinite
 			rows = Where(Eq(counted, core.Num(0)), core.Num(0), rows)
@@ -119,7 +116,7 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		if o.PerSampleWeights != nil {
 			rows = Mul(rows, Reshape(o.PerSampleWeights, n, 1))
 		}
-		sum := IndexAdd(zeros, 0, bag, rows)
+		sum := IndexAdd(zerosFor(rows, rows.DType(), []int{bags, weight.Size(1)}), 0, bag, rows)
 		if o.Mode == "sum" {
 			return sum
 		}
@@ -129,6 +126,39 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		counts := IndexAdd(zerosFor(counted, counted.DType(), []int{bags, 1}), 0, bag, counted)
 		return Div(sum, castTo(Maximum(counts, core.IntNum(1)), sum.DType()))
 	})
+}
+
+// bagMaxima returns the largest elements of the rows of n bags, 0 in empty ones.
+func bagMaxima(rows, bag *core.Tensor, n int) *core.Tensor {
+	op := begin("embedding_bag", &rows, &bag)
+	if op.err != nil {
+		return op.fail()
+	}
+	var out *core.Tensor
+	core.Underived(func() {
+		out = compose(op.name, func() *core.Tensor {
+			return IndexReduce(zerosFor(rows, rows.DType(), []int{n, rows.Size(1)}), 0, bag, rows, "amax", false)
+		})
+	})
+	if out.Err() == nil && op.grad {
+		op.attach(op.node(bagMaximaDeriv, rows).Save(rows, bag).SaveOutput(out, 0), out)
+	}
+	return op.done(out)
+}
+
+// bagMaximaDeriv gives the gradient to the first of equal elements.
+func bagMaximaDeriv(ctx *core.BackwardContext) {
+	rows, bag, out, g := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Grad()
+	if err := firstBroken(rows, bag, out, g); err != nil {
+		ctx.Set(0, err)
+		return
+	}
+	n := rows.Size(0)
+	place := Reshape(Arange(nil, core.IntNum(int64(n)), nil, TensorOptions{Device: rows.Device()}), n, 1)
+	largest := IsClose(rows, IndexSelect(out, 0, bag), 0, 0, true)
+	none := Full(out.Shape(), core.IntNum(int64(n)), TensorOptions{DType: new(core.Int64), Device: rows.Device()})
+	first := IndexReduce(none, 0, bag, Where(largest, place, core.IntNum(int64(n))), "amin", true)
+	ctx.Set(0, Where(Eq(IndexSelect(first, 0, bag), place), IndexSelect(g, 0, bag), core.Num(0)))
 }
 
 // product returns the sums or means of bags of one size as a sparse matrix, which has a row for each bag, times the weight.

@@ -97,3 +97,27 @@ func TestEmbeddingBagOfInfinities(t *testing.T) {
 		require.Equal(t, []float32{3}, got)
 	}
 }
+
+// TestEmbeddingBagOfEqualRows: the first of equal elements has the gradient. The numbers are PyTorch's.
+func TestEmbeddingBagOfEqualRows(t *testing.T) {
+	zero := 0
+	for _, c := range []struct {
+		input, offsets []int64
+		padding        *int
+		y, grad        []float64
+	}{
+		{[]int64{0, 1, 2, 1, 0, 2}, []int64{0, 3}, nil, []float64{1, 2, 1, 2}, []float64{1, 2, 3, 4, 0, 0}},
+		{[]int64{2, 1, 0, 0, 0, 1}, []int64{0, 3}, nil, []float64{1, 2, 1, 2}, []float64{3, 4, 1, 0, 0, 2}},
+		{[]int64{2, 1, 0}, []int64{0, 0, 3}, nil, []float64{0, 0, 1, 2, 0, 0}, []float64{0, 0, 3, 0, 0, 4}},
+		{[]int64{0, 1, 2, 1, 0, 2}, []int64{0, 3}, &zero, []float64{1, 2, 1, 2}, []float64{0, 0, 4, 6, 0, 0}},
+		{[]int64{0, 0, 2}, []int64{0, 2}, &zero, []float64{0, 0, 0, 2}, []float64{0, 0, 0, 0, 3, 4}},
+	} {
+		w := op.Reshape(vector64(1, 2, 1, 2, 0, 2), 3, 2).SetRequiresGrad(true)
+		o := op.EmbeddingBagOptions{Mode: "max", Offsets: core.FromSlice(c.offsets), PaddingIdx: c.padding}
+		y := op.EmbeddingBag(core.FromSlice(c.input), w, o)
+		requireNear(t, y, c.y...)
+		weights := op.Reshape(op.Arange(core.IntNum(1), core.IntNum(int64(y.Numel()+1)), nil, op.TensorOptions{}), y.Shape()...)
+		require.NoError(t, autograd.Backward(op.Sum(op.Mul(y, weights), nil, false)))
+		requireNear(t, w.Grad(), c.grad...)
+	}
+}
