@@ -10,9 +10,9 @@ import "C"
 import "github.com/plait-ml/plait/capi/bind"
 
 //export plait_cdist
-func plait_cdist(x1 C.plait_tensor, x2 C.plait_tensor, p C.double, computeMode C.plait_string) C.plait_tensor {
+func plait_cdist(x1 C.plait_tensor, x2 C.plait_tensor, x2Number C.double, p C.double, computeMode C.plait_string) C.plait_tensor {
 	for {
-		if s := bind.Cdist(int64(x1), int64(x2), float64(p), C.GoString(computeMode)); s != bind.Busy {
+		if s := bind.Cdist(int64(x1), int64(x2), float64(x2Number), float64(p), C.GoString(computeMode)); s != bind.Busy {
 			return C.plait_tensor(s)
 		}
 		bind.WaitForQueueSpace()

@@ -2720,7 +2720,8 @@ plait_tensor plait_zeros_like(plait_tensor input, plait_dtype dtype, plait_devic
 //   - p (2): the order of the norm
 //   - compute_mode ("use_mm_for_euclid_dist_if_necessary"): when Euclidean distances are computed from inner
 //     products
-plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double p, plait_string compute_mode);
+plait_tensor plait_cdist(plait_tensor x1, plait_tensor x2, double x2_number, double p,
+		plait_string compute_mode);
 
 // The inner products along a dimension over the products of the norms.
 //   - x1: one of the two

@@ -5,13 +5,13 @@ package bind
 import "github.com/plait-ml/plait/core/op"
 
 // Cdist applies the operation cdist. The distances of all pairs of rows.
-func Cdist(x1 Tensor, x2 Tensor, p float64, computeMode string) (status Tensor) {
+func Cdist(x1 Tensor, x2 Tensor, x2Number float64, p float64, computeMode string) (status Tensor) {
 	defer protect("cdist", &status)
 	if queueNearlyFull() {
 		return Busy
 	}
 	t0 := tensor(x1)
-	t1 := tensor(x2)
+	t1 := operand(x2, x2Number)
 	return result(op.CDist(t0, t1, p, op.CDistOptions{ComputeMode: computeMode}), t0, t1)
 }
 

@@ -1,7 +1,8 @@
 package contract
 
 // PairNorms writes the p-norm of the difference of each row of x [batch, n, m] and each row of z [batch, k, m]: y [batch, n, k]. With triangle,
-// x and z are the same rows, and y [batch, n * (n - 1) / 2] has the pairs of a row and a later one. All are contiguous floats of one dtype.
+// x and z are the same rows, and y [batch, n * (n - 1) / 2] has the pairs of a row and a later one; without, NaN does not count where p is
+// infinite. All are contiguous floats of one dtype.
 var PairNorms = declare(Contract{Name: "pair_norms", Outs: "y", Ins: "x z", Ints: "triangle", Floats: "p"})
 
 // PairAttrs are the attributes of [PairNorms].

@@ -22,6 +22,13 @@ const (
 	noProducts     = "donot_use_mm_for_euclid_dist"
 )
 
+// Gradients of distances by differences x, which are NaN where x is. All elements that equal the largest have the whole gradient.
+var (
+	pairs1Grad   = elementwise("pairs1_grad", "g, x", "where(isnan(x), x, g * sign(x))", "where(isnan(x), x, grad * sign(x))", "")
+	pairsMaxGrad = elementwise("pairs_max_grad", "g, x, norm", "where(isnan(abs(x) - norm), abs(x) - norm, where(abs(x) - norm == 0, g * sign(x), 0))",
+		"where(isnan(abs(x) - norm), abs(x) - norm, where(abs(x) - norm == 0, grad * sign(x), 0))", "", "")
+)
+
 // CDistOptions are the options of [CDist].
 type CDistOptions struct {
 	// ComputeMode says when Euclidean distances are computed from the inner products of rows, which is faster, but less exact for rows that
@@ -31,7 +38,7 @@ type CDistOptions struct {
 }
 
 // CDist returns the p-norm of the difference of each row of x [*, n, m] with each of y [*, k, m], of shape [*, n, k]; the
-// leading dimensions broadcast. It never stores the differences of all pairs.
+// leading dimensions broadcast. The largest difference, for an infinite p, is that of those that are not NaN. It never stores the differences of all pairs.
 func CDist(x, y *core.Tensor, p float64, o CDistOptions) *core.Tensor {
 	if parts := distributed(x, y); parts != nil {
 		return handOn(parts, "cdist", x, y, p, o)
@@ -208,11 +215,11 @@ func pairsGradient(own, other, out, g *core.Tensor, p float64) *core.Tensor {
 		case p == 0:
 			return ZerosLike(part, TensorOptions{})
 		case p == 1:
-			each = Mul(gs, Sign(d))
+			each = pairs1Grad.apply(nil, Expand(gs, d.Shape()...), d)
 		case p == 2:
 			each = norm2Grad.apply(nil, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
 		case math.IsInf(p, 1):
-			each = Mul(shareAmong(Abs(d), norm, Squeeze(gs, -1), []int{d.Dim() - 1}), Sign(d))
+			each = pairsMaxGrad.apply(nil, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
 		default:
 			each = normGrad.apply([]float64{p}, Expand(gs, d.Shape()...), d, Expand(norm, d.Shape()...))
 		}

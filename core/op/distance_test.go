@@ -61,3 +61,47 @@ func requireClose(t *testing.T, want, got *core.Tensor) {
 		require.InDelta(t, w[i], g[i], 1e-9*(1+math.Abs(w[i])), "element %d", i)
 	}
 }
+
+// TestDistancesOfNaN: the largest of differences is that of those that are numbers for cdist, and NaN for pdist. Gradients of sums and largest
+// differences are NaN where a difference is; those of other orders everywhere. The numbers are PyTorch's.
+func TestDistancesOfNaN(t *testing.T) {
+	inf := math.Inf(1)
+	for _, c := range []struct {
+		x, z []float64
+		p, y float64
+		grad []float64
+	}{
+		{[]float64{1, nan, 2}, []float64{0, 0, 4}, 1, nan, []float64{1, nan, -1}},
+		{[]float64{0, nan, 2}, []float64{0, 0, 4}, 1, nan, []float64{0, nan, -1}},
+		{[]float64{inf, 1, 2}, []float64{inf, 0, inf}, 1, nan, []float64{nan, 1, -1}},
+		{[]float64{1, nan, 2}, []float64{0, 0, 4}, 3, nan, []float64{nan, nan, nan}},
+		{[]float64{nan, -3, 2}, []float64{0, 0, 4}, inf, 3, []float64{nan, -1, 0}},
+		{[]float64{nan, nan, nan}, []float64{0, 0, 4}, inf, 0, []float64{nan, nan, nan}},
+		{[]float64{inf, 1, 2}, []float64{0, 0, 4}, inf, inf, []float64{nan, 0, 0}},
+		{[]float64{1, 2, -2}, []float64{0, 0, 0}, inf, 2, []float64{0, 1, -1}},
+		{[]float64{1, 1, 1}, []float64{1, 1, 1}, inf, 0, []float64{0, 0, 0}},
+	} {
+		for _, wide := range []int{1, 200} { // in one block of features, or several
+			x := op.Repeat(core.FromSlice(c.x, 1, 3), 1, wide).SetRequiresGrad(true)
+			z := op.Repeat(core.FromSlice(c.z, 1, 3), 1, wide)
+			y := op.CDist(x, z, c.p, op.CDistOptions{})
+			requireElements(t, []float64{c.y}, y)
+			require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
+			requireElements(t, c.grad, op.Narrow(op.Reshape(x.Grad(), wide, 3), 0, wide-1, 1))
+		}
+	}
+	x := core.FromSlice([]float64{1, nan, 0, 0}, 2, 2).SetRequiresGrad(true)
+	y := op.PDist(x, inf)
+	requireElements(t, []float64{nan}, y)
+	require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
+	requireElements(t, []float64{nan, nan, nan, nan}, x.Grad())
+}
+
+// TestLargestDifferencesThatAreEqual: each has the whole gradient, as in PyTorch.
+func TestLargestDifferencesThatAreEqual(t *testing.T) {
+	x := core.FromSlice([]float64{0, 1, 2, 1, 2, 2, 2, 2, 2}, 3, 3).SetRequiresGrad(true)
+	y := op.PDist(x, math.Inf(1))
+	requireElements(t, []float64{1, 2, 1}, y)
+	require.NoError(t, autograd.Backward(op.Sum(op.Mul(y, vector64(1, 2, 3)), nil, false)))
+	requireElements(t, []float64{-3, -1, 0, -2, 1, 0, 5, 0, 0}, x.Grad())
+}

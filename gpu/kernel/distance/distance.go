@@ -28,6 +28,7 @@ func pairsCall(r *shader.Recorder, c *core.Call) error {
 	first, second, out := s.In("x", x, t, expr.Number), s.In("z", z, t, expr.Number), s.Out("y", y, t, expr.Number)
 	count, n, k, m, p := s.Uint(total), s.Uint(x.Shape[1]), s.Uint(z.Shape[1]), s.Uint(x.Shape[2]), s.Float(a.P)
 	join, onto, root := "sum + plait_pow_f32(d, "+p+")", "total + sum", "plait_pow_f32(total, real(1.0) / "+p+")"
+	triangle := s.Flag(a.Triangle)
 	switch {
 	case s.Flag(a.P == 0):
 		join, root = "sum + select(sign(d), d, plait_isnan_f32(d))", "total"
@@ -37,8 +38,10 @@ func pairsCall(r *shader.Recorder, c *core.Call) error {
 		join, root = "sum + d * d", "sqrt(total)"
 	case s.Flag(math.IsInf(a.P, 1)):
 		join, onto, root = "plait_max_f32(sum, d)", "plait_max_f32(total, sum)", "total"
+		if !triangle {
+			join = "select(plait_max_f32(sum, d), sum, plait_isnan_f32(d))"
+		}
 	}
-	triangle := s.Flag(a.Triangle)
 	if total == 0 {
 		return nil
 	}

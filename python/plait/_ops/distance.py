@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plait import _core
 from plait._engine.arguments import misuse
-from plait._engine.runtime import own, settle
+from plait._engine.runtime import TensorBase, number, own, settle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ __all__ = ["cdist", "cosine_similarity", "dist", "pairwise_distance", "pdist"]
 _cdist = _core.bind_Cdist
 
 
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+def cdist(x1: Tensor, x2: Tensor | Number, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The distances of all pairs of rows.
 
     Args:
@@ -32,10 +32,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         compute_mode: when Euclidean distances are computed from inner products
     """
     try:
-        status = _cdist(x1._h, x2._h, p, compute_mode)
+        x2_h, x2_v = (x2._h, 0.0) if isinstance(x2, TensorBase) else number(x2)
+        status = _cdist(x1._h, x2_h, x2_v, p, compute_mode)
     except (AttributeError, TypeError, OverflowError) as error:
         return misuse(cdist, locals(), error)
-    return own(status if status > 0 else settle(status, _cdist, x1._h, x2._h, p, compute_mode))
+    return own(status if status > 0 else settle(status, _cdist, x1._h, x2_h, x2_v, p, compute_mode))
 
 _cosine_similarity = _core.bind_CosineSimilarity
 

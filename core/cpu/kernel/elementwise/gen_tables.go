@@ -8,6 +8,7 @@ extern const plaitk_elementwise_kernel plaitk_elementwise_activation[118];
 extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[132];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[108];
 extern const plaitk_elementwise_kernel plaitk_elementwise_complex[21];
+extern const plaitk_elementwise_kernel plaitk_elementwise_distance[8];
 extern const plaitk_elementwise_kernel plaitk_elementwise_exponential[74];
 extern const plaitk_elementwise_kernel plaitk_elementwise_indexing[18];
 extern const plaitk_elementwise_kernel plaitk_elementwise_logic[10];
@@ -408,6 +409,16 @@ func init() {
 		"add_turns.complex.f64",
 		"join_parts.f32",
 		"join_parts.f64",
+	)
+	family(unsafe.Pointer(&C.plaitk_elementwise_distance),
+		"pairs1_grad.f32",
+		"pairs1_grad.f64",
+		"pairs1_grad.grad.g.f32",
+		"pairs1_grad.grad.g.f64",
+		"pairs_max_grad.f32",
+		"pairs_max_grad.f64",
+		"pairs_max_grad.grad.g.f32",
+		"pairs_max_grad.grad.g.f64",
 	)
 	family(unsafe.Pointer(&C.plaitk_elementwise_exponential),
 		"exp.f32",

@@ -30,11 +30,13 @@ enum { FN(lanes) = LANES };
 #define POWER(s, d) ((s) + (ACC)(sizeof(ACC) == 4 ? powf((float)SIZE(d), (float)p) : pow((double)SIZE(d), (double)p)))
 #define LARGER(s, v) ((s) > (v) || (s) != (s) ? (s) : (v)) // NaN is the largest
 #define LARGEST(s, d) LARGER(s, SIZE(d))
+#define COUNTED(s, d) (SIZE(d) > (s) ? SIZE(d) : (s)) // NaN does not count
 TERMS(zeroth, COUNT, PLUS)
 TERMS(first, ABS, PLUS)
 TERMS(second, SQUARE, PLUS)
 TERMS(other, POWER, PLUS)
 TERMS(largest, LARGEST, LARGER)
+TERMS(largest_counted, COUNTED, LARGER)
 #undef TERMS
 #undef PLUS
 #undef COUNT
@@ -43,6 +45,7 @@ TERMS(largest, LARGEST, LARGER)
 #undef SQUARE
 #undef POWER
 #undef LARGEST
+#undef COUNTED
 #undef LARGER
 
 PLAIT_INLINE ACC FN(root)(ACC sum, double p) {
@@ -79,6 +82,8 @@ PLAIT_CLONES static void FN(pairs)(const struct job *j, int64_t chunk) {
         FN(first)(at, step, turned, width, (ACC)s->p, to);
       } else if (s->p == 0) {
         FN(zeroth)(at, step, turned, width, (ACC)s->p, to);
+      } else if (isinf(s->p) && !s->triangle) {
+        FN(largest_counted)(at, step, turned, width, (ACC)s->p, to);
       } else if (isinf(s->p)) {
         FN(largest)(at, step, turned, width, (ACC)s->p, to);
       } else {
