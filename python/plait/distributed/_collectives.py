@@ -81,9 +81,7 @@ def start_collective(
     if not isinstance(op, int):
         raise TypeError(f"{name}: want a ReduceOp, got {type(op).__name__}")
     group = current_handle(group)
-    handle = _core.bind_CollectiveStart(
-        group._h, kind, op, peer, tag, address(i), len(i), address(o), len(o), 0
-    )
+    handle = _core.bind_CollectiveStart(group._h, kind, op, peer, tag, address(i), len(i), address(o), len(o), 0)
     return Work(check(handle), result, name)
 
 
