@@ -11,7 +11,6 @@ import (
 
 // TestEvenGradients: all elements that equal the chosen one share its gradient, and NaNs that of a NaN. The numbers are PyTorch's.
 func TestEvenGradients(t *testing.T) {
-
 	even := op.ChoiceOptions{Even: true}
 	largest := func(x *core.Tensor) *core.Tensor { return op.AmaxWith(x, nil, even) }
 	smallest := func(x *core.Tensor) *core.Tensor { return op.AminWith(x, nil, even) }

@@ -270,6 +270,16 @@ func (x *smallMemory) source(s *step, in source) (unsafe.Pointer, error) {
 	return unsafe.Add(x.at[in], s.from*j.piece(in).dtype.Size()), nil
 }
 
+// joinHere joins memory that the host can address. Copies to the same memory are left out.
+func joinHere(s *step, d core.DType, n int, sources, targets []unsafe.Pointer) {
+	if len(sources) == 1 {
+		targets = slices.DeleteFunc(targets, func(p unsafe.Pointer) bool { return p == sources[0] })
+	}
+	if len(targets) > 0 && n > 0 {
+		joinAll([]joinTask{{step: s, dtype: d, n: n, sources: sources, targets: targets}})
+	}
+}
+
 // smallBytes returns the size of the inputs of other processes.
 func (j *wireJob) smallBytes() (total int) {
 	for _, p := range j.calls {

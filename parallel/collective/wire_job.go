@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -442,16 +441,6 @@ func (j *wireJob) borrowed(s source) *core.Borrowed {
 // region returns the memory of elements from to from+n of a piece.
 func (j *wireJob) region(s source, from, n int) core.Region {
 	return j.borrowed(s).Region(j.piece(s).From+from, n)
-}
-
-// joinHere joins memory that the host can address. Copies to the same memory are left out.
-func joinHere(s *step, d core.DType, n int, sources, targets []unsafe.Pointer) {
-	if len(sources) == 1 {
-		targets = slices.DeleteFunc(targets, func(p unsafe.Pointer) bool { return p == sources[0] })
-	}
-	if len(targets) > 0 && n > 0 {
-		joinAll([]joinTask{{step: s, dtype: d, n: n, sources: sources, targets: targets}})
-	}
 }
 
 // closeWait is how long a rank that leaves a group, or a process that leaves the world, waits for operations in which others need it.
