@@ -413,6 +413,53 @@ func TestLeavingWhileOthersAreBusy(t *testing.T) {
 	}
 }
 
+// A lingeringTransport is slow to return after the word that all that was sent is valid.
+type lingeringTransport struct {
+	*losingTransport
+}
+
+func (t *lingeringTransport) Send(to int, tag uint32, data []byte, done func(error)) {
+	t.losingTransport.Send(to, tag, data, func(err error) { go done(err) })
+}
+
+func (t *lingeringTransport) Post(to int, message []byte) {
+	t.losingTransport.Post(to, message)
+	if messageKind(message[0]) == ended {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// TestLeavingAfterTheLastWord ends processes that have received all, while the sender's job is still about to end.
+func TestLeavingAfterTheLastWord(t *testing.T) {
+	for _, processes := range []int{2, 3} { // one receiver hears the last word earlier than several: see noteSent
+		net := wiretest.New(processes, 0, 1)
+		errs := make([]error, processes)
+		var all sync.WaitGroup
+		for p := range errs {
+			all.Go(func() {
+				transport := &losingTransport{Transport: net.Transport(p)}
+				w, err := JoinWorld(&lingeringTransport{transport}, 1, longTimeout)
+				if errs[p] = err; err != nil {
+					return
+				}
+				errs[p] = errors.Join(w.Spawn(nil, func(r *Rank) error {
+					x := filled(100000, float64(1+p))
+					if p == 0 { // the others are ready first
+						s := core.CurrentContext().Stream(x.Device())
+						c := s.Begin(-1, "slow")
+						c.Work, c.Fn = math.MaxInt, func() error { time.Sleep(50 * time.Millisecond); return nil }
+						s.Launch(c.Out(x))
+					}
+					return errors.Join(r.World.Broadcast(x, 0).Wait(), allEqual(x, 1))
+				}), w.Close())
+				assert.Zero(t, transport.lost.Load())
+			})
+		}
+		all.Wait()
+		require.NoError(t, errors.Join(errs...))
+	}
+}
+
 // TestEmptySend sends tensors without elements, before and after their values are known.
 func TestEmptySend(t *testing.T) {
 	require.NoError(t, spawnIn(wiretest.New(2, 0, 1), []int{1, 1}, nil, longTimeout, func(r *Rank) error {

@@ -38,22 +38,28 @@ type wireJob struct {
 	held       atomic.Bool // the transport may still use its memory
 	written    atomic.Bool // outputs have changed, or may have
 
-	mu       sync.Mutex
-	err      error
-	peers    map[int]*wirePeer // the other processes that take part
-	complete bool              // of a small job: all inputs have come
-	arrived  chan struct{}     // closed then, or if the job fails
-	last     []core.Event      // copies to devices
-	driving                    // of a driven job
+	mu        sync.Mutex
+	err       error
+	toldEnded bool              // see [wireJob.tellEnded]
+	peers     map[int]*wirePeer // the other processes that take part
+	complete  bool              // of a small job: all inputs have come
+	arrived   chan struct{}     // closed then, or if the job fails
+	last      []core.Event      // copies to devices
+	driving                     // of a driven job
 }
 
-// needs reports whether the job lacks data of another process. That of a small job comes with its messages.
+// needs reports whether the job lacks a word or data of another process. That of a small job comes with its messages. A process that has only
+// received may leave once it has been told that its data is valid.
 func (j *wireJob) needs(process int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	p := j.peers[process]
-	if p == nil || !j.small {
-		return p != nil && !p.hasEnded
+	switch p := j.peers[process]; {
+	case p == nil:
+		return false
+	case j.signaled: // partners end together
+		return p.sends+p.receives > 0 && !p.hasEnded
+	case !j.small:
+		return p.receives > 0 && !p.hasEnded || p.sends > 0 && !j.toldEnded
 	}
 	return slices.ContainsFunc(j.calls, func(c *rankCall) bool {
 		return !c.here() && c.process == process && !c.hasData && c.op.reads(c.rank)

@@ -20,7 +20,8 @@ const (
 	notBegun stage = iota
 	told           // the others know that this process is ready
 	underWay       // they have said so too, or refused
-	hasMoved       // all data is there, and the others hear whether it is valid
+	hasMoved       // all data is there
+	hasTold        // and the others know whether it is valid
 	over
 )
 
@@ -92,9 +93,13 @@ func (j *wireJob) tellReady(err error) (tag uint32, ok bool) {
 // tellEnded tells those that this process has sent to whether the data was valid.
 func (j *wireJob) tellEnded() {
 	m := j.rendezvous
+	j.mu.Lock()
+	err := j.err
+	j.toldEnded = true
+	j.mu.Unlock()
 	w := m.message(ended)
 	w.key(j.key)
-	w.error(j.failure())
+	w.error(err)
 	for process, p := range j.peers {
 		if p.sends > 0 {
 			m.world.post(process, w)
@@ -150,7 +155,7 @@ func (j *wireJob) carryOn() {
 		j.mu.Unlock()
 		j.touch()
 		j.startUnits()
-	case j.stage == hasMoved && j.have(func(p *wirePeer) bool { return p.hasEnded || p.receives == 0 }):
+	case j.stage == hasTold && j.have(func(p *wirePeer) bool { return p.hasEnded || p.receives == 0 }):
 		j.stage = over
 		j.mu.Unlock()
 		for _, p := range j.peers {
@@ -192,6 +197,9 @@ func (j *wireJob) startUnits() {
 				if !j.said {
 					j.tellEnded()
 				}
+				j.mu.Lock()
+				j.stage = hasTold
+				j.mu.Unlock()
 				j.carryOn()
 			}
 			return
