@@ -18,8 +18,9 @@ const (
 	firstNap  = 20 * time.Microsecond  // of sleep after that
 	soon      = 2 * time.Millisecond   // without anything happening, during which sleeps stay that short if there are cores to spare
 	nap       = 100 * time.Microsecond // of sleep later
-	quiet     = 10 * time.Millisecond  // without anything happening, before naps get longer
-	waitNap   = 400 * time.Microsecond // of sleep at most while operations are pending
+	busy      = time.Millisecond       // without anything happening, before naps get longer if there are no cores to spare: each takes one from a computation
+	quiet     = 10 * time.Millisecond  // and in any case
+	waitNap   = 400 * time.Microsecond // of sleep at most then, while operations are pending
 	idleNap   = 2 * time.Millisecond   // of sleep at most when none are: shorter ones take more than 3 % of a core in virtual machines
 	longWatch = 50 * time.Millisecond  // of sleeps after which the schedule is looked at again
 	sparing   = 4                      // cores for each process, of which one is to spare
@@ -132,8 +133,12 @@ func (t *Transport) communicate() {
 		switch {
 		case since >= quiet:
 			most, limit = t.longest()
-		case since < soon && t.spare:
+		case t.spare && since < soon:
 			most, limit = firstNap, soon-since
+		case !t.spare && since < busy:
+			limit = busy - since
+		case !t.spare:
+			most = waitNap
 		}
 		found = t.watch(min(pause, most), most, limit, func() bool { return t.count.Load() == count && t.due.waiting.Load() == 0 })
 		pause = most
