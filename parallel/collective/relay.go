@@ -4,6 +4,7 @@ package collective
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -139,6 +140,14 @@ type joinTask struct {
 	sources, targets []unsafe.Pointer
 }
 
+// changed returns the targets without those that a copy finds in their place already.
+func (t *joinTask) changed() []unsafe.Pointer {
+	if len(t.sources) > 1 {
+		return t.targets
+	}
+	return slices.DeleteFunc(slices.Clone(t.targets), func(p unsafe.Pointer) bool { return p == t.sources[0] })
+}
+
 // grain is the number of bytes of a target that one goroutine writes at a time.
 const grain = 256 << 10
 
@@ -147,6 +156,9 @@ func joinAll(list []joinTask) {
 	var tasks []joinTask
 	total := 0
 	for _, w := range list {
+		if w.targets = w.changed(); len(w.targets) == 0 {
+			continue
+		}
 		size := w.dtype.Size()
 		total += w.n * size
 		for from := 0; from < w.n; from += grain / size {

@@ -207,7 +207,7 @@ func (j *wireJob) joinSmall() {
 			}
 		}
 		if err == nil {
-			joinHere(s, j.piece(s.ins[0]).dtype, s.n, sources, targets)
+			joinAll([]joinTask{{step: s, dtype: j.piece(s.ins[0]).dtype, n: s.n, sources: sources, targets: targets}})
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (x *smallMemory) part(s *step, k int) (unsafe.Pointer, error) {
 	}
 	piece := x.job.piece(part[0])
 	to := unsafe.Pointer(unsafe.SliceData(x.buffer(s.n * piece.dtype.Size())))
-	joinHere(&step{op: s.op}, piece.dtype, s.n, list, []unsafe.Pointer{to})
+	joinAll([]joinTask{{step: &step{op: s.op}, dtype: piece.dtype, n: s.n, sources: list, targets: []unsafe.Pointer{to}}})
 	return to, nil
 }
 
@@ -268,16 +268,6 @@ func (x *smallMemory) source(s *step, in source) (unsafe.Pointer, error) {
 		x.held = x.held[aligned(copy(x.held, p.data[in.piece])):]
 	}
 	return unsafe.Add(x.at[in], s.from*j.piece(in).dtype.Size()), nil
-}
-
-// joinHere joins memory that the host can address. Copies to the same memory are left out.
-func joinHere(s *step, d core.DType, n int, sources, targets []unsafe.Pointer) {
-	if len(sources) == 1 {
-		targets = slices.DeleteFunc(targets, func(p unsafe.Pointer) bool { return p == sources[0] })
-	}
-	if len(targets) > 0 && n > 0 {
-		joinAll([]joinTask{{step: s, dtype: d, n: n, sources: sources, targets: targets}})
-	}
 }
 
 // smallBytes returns the size of the inputs of other processes.

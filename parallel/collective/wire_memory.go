@@ -102,7 +102,7 @@ func (x *unitMemory) join(sources, targets []unitData) {
 	x.joinBy(func(c *wireChunk) joinTask { return joinTask{step: c.step, dtype: c.dtype, n: c.n} }, sources, targets)
 }
 
-// joinBy joins each chunk by the task that how returns. Copies to the same memory are left out.
+// joinBy joins each chunk by the task that how returns.
 func (x *unitMemory) joinBy(how func(c *wireChunk) joinTask, sources, targets []unitData) {
 	var tasks []joinTask
 	for i := range x.unit.chunks {
@@ -111,13 +111,9 @@ func (x *unitMemory) joinBy(how func(c *wireChunk) joinTask, sources, targets []
 			t.sources = append(t.sources, s.at[i])
 		}
 		for _, to := range targets {
-			if len(sources) > 1 || to.at[i] != t.sources[0] {
-				t.targets = append(t.targets, to.at[i])
-			}
+			t.targets = append(t.targets, to.at[i])
 		}
-		if len(t.targets) > 0 {
-			tasks = append(tasks, t)
-		}
+		tasks = append(tasks, t)
 	}
 	joinAll(tasks)
 }
