@@ -90,13 +90,18 @@ def block(rank: int, args: argparse.Namespace) -> None:
         assert x.grad is not None
         x.grad[0, 0, 0].item()
 
-    def timed(m: Callable[[plait.Tensor], plait.Tensor]) -> float:
+    def timed(m: Callable[[plait.Tensor], plait.Tensor]) -> tuple[float, float]:
+        """Returns the least milliseconds of a step, and the process's mean processor time meanwhile."""
+        rounds = 5
         step(m)
-        return 1e3 * best(lambda: step(m), args.repeats, 5)
+        used = time.process_time()
+        least = best(lambda: step(m), args.repeats, rounds)
+        return 1e3 * least, 1e3 * (time.process_time() - used) / (rounds * args.repeats)
 
-    def more(make: Callable[[int], Callable[[plait.Tensor], plait.Tensor]]) -> float:
-        """What one more block takes, in milliseconds."""
-        return timed(make(2)) - timed(make(1))
+    def more(make: Callable[[int], Callable[[plait.Tensor], plait.Tensor]]) -> tuple[float, float]:
+        """What one more block takes."""
+        (two, used_two), (one, used_one) = timed(make(2)), timed(make(1))
+        return two - one, used_two - used_one
 
     def blocks(depth: int, ranks: int = 1) -> nn.Module:
         return nn.Sequential(*(Block(args.width, args.heads, ranks) for _ in range(depth))).to(device, dtype)
@@ -116,10 +121,17 @@ def block(rank: int, args: argparse.Namespace) -> None:
                 distributed.all_reduce(y, group=group)
             y[0, 0, 0].item()
 
-    alone = more(blocks) if rank == 0 else 0.0
+    nothing = 0.0, 0.0
+    alone, _ = more(blocks) if rank == 0 else nothing
+    share, used = more(partial(blocks, ranks=n)) if rank == 0 else nothing
     distributed.barrier()
-    part = more(partial(blocks, ranks=n))  # on all ranks at once
+    part, used_by_all = more(partial(blocks, ranks=n))  # on all ranks at once
     distributed.barrier()
+    if rank == 0:
+        print(
+            f"\na share of the block {share:.2f} ms alone, {part:.2f} ms with the others at the same time, "
+            f"in processor time {used:.2f} and {used_by_all / n:.2f} ms"
+        )
     exchanges = 1e3 * best(exchange, args.repeats, 5)
     for sequence, pieces in itertools.product((False, True), args.pieces):
         one, two = (
@@ -127,12 +139,12 @@ def block(rank: int, args: argparse.Namespace) -> None:
         )
         kinds = ("all_reduce", "all_gather", "reduce_scatter")
         words = ", ".join(f"{kind} {moved(two, kind) - moved(one, kind):.2f}" for kind in kinds)
-        together = timed(two) - timed(one)
+        together = timed(two)[0] - timed(one)[0]
         if rank == 0:
             print(f"\nsequence={sequence}, pieces={pieces}: a block moves, in activations: {words}")
             print(
                 f"one device {alone:.2f} ms, {n} devices {together:.2f} ms ({alone / together:.2f} times as fast); "
-                f"a share of the block and four all-reduces alone {alone / n + exchanges:.2f} ms, and "
+                f"a share of the block and four all-reduces alone {share + exchanges:.2f} ms, and "
                 f"{part + exchanges:.2f} ms with the shares computed at the same time"
             )
 
