@@ -212,9 +212,12 @@ func (t *Tensor) TangentLevels(m Mode) (levels []*ForwardLevel) {
 	return levels
 }
 
+// HasTangent reports whether t has a tangent that the current mode sees.
+func (t *Tensor) HasTangent() bool { return ForwardActive() && len(t.TangentLevels(CurrentMode())) > 0 }
+
 // RefuseTangent returns an error if t has a tangent that the current mode sees, for an operation that would drop it.
 func RefuseTangent(op string, t *Tensor) error {
-	if ForwardActive() && len(t.TangentLevels(CurrentMode())) > 0 {
+	if t.HasTangent() {
 		return Errorf(NotImplemented, op, "has no forward-mode derivative, got a tensor with a tangent")
 	}
 	return nil

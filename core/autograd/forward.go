@@ -58,7 +58,7 @@ func JVP(fn func(inputs []*core.Tensor) []*core.Tensor, inputs, tangents []*core
 
 // Unpack returns a tensor without its tangent at a level, and that tangent or nil.
 func Unpack(t *core.Tensor, l *core.ForwardLevel) (primal, tangent *core.Tensor) {
-	if p := t.Parts(); p != nil && p.Depth() > 0 {
+	if p := t.Parts(); p != nil && !p.Sparse() && !p.Recorded() {
 		primal, tangent = Unpack(p.Local(), l)
 		if tangent != nil {
 			tangent = p.With(tangent)

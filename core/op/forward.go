@@ -27,7 +27,7 @@ func (op *opContext) recorded() bool {
 
 // derived reports whether t takes part in derivatives: it requires a gradient or has a tangent.
 func derived(t *core.Tensor) bool {
-	return t.RequiresGrad() || core.ForwardActive() && len(t.TangentLevels(core.CurrentMode())) > 0
+	return t.RequiresGrad() || t.HasTangent()
 }
 
 // seeTangents takes note of the tangents of an input.
@@ -328,8 +328,11 @@ func (p *pushed) twice(results []*core.Tensor) {
 // v may be nil: the result has none at l, or, where l is nil too, has t's at all levels. An error is returned where t has one already, or v
 // is not like t.
 func Dual(t, v *core.Tensor, l *core.ForwardLevel) *core.Tensor {
-	if p := t.Parts(); p != nil && p.Depth() > 0 {
+	if p := t.Parts(); p != nil && !p.Sparse() && !p.Recorded() {
 		if v != nil {
+			if p.Depth() == 0 && v.Parts() == nil && !core.CurrentMode().Replicates() {
+				return core.ErrorTensor(core.Errorf(core.TypeError, "make_dual", "the tangent of a distributed tensor is a distributed tensor, got %v", v))
+			}
 			var err error
 			if v, err = p.Take("make_dual", v); err != nil {
 				return core.ErrorTensor(err)

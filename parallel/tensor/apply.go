@@ -49,7 +49,8 @@ func (p *parts) Apply(a core.Application) []*core.Tensor {
 			return fail(err)
 		}
 	}
-	grad := core.CurrentMode().GradEnabled() && slices.ContainsFunc(list, func(q *parts) bool { return q != nil && q.here.RequiresGrad() })
+	records := core.CurrentMode().GradEnabled()
+	grad := slices.ContainsFunc(list, func(q *parts) bool { return q != nil && (records && q.here.RequiresGrad() || q.here.HasTangent()) })
 	var buffer [256]byte
 	key, known := p.describe(buffer[:0], a, u, list, grad)
 	var chosen []op.Strategy

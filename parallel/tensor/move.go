@@ -20,21 +20,30 @@ func moved(name string, x *core.Tensor, forward func(x *core.Tensor) *core.Tenso
 		return core.ErrorTensor(err)
 	}
 	var y *core.Tensor
-	if err := core.RefuseTangent(name, x); err != nil {
-		return core.ErrorTensor(err)
-	}
-	core.NoGrad(func() { y = forward(x) })
-	m := core.CurrentMode()
-	if y.Err() != nil || !m.GradEnabled() || !x.RequiresGrad() {
+	core.Underived(func() { y = forward(x) })
+	if y.Err() != nil {
 		return y
 	}
-	n := core.NewNode(m, name, moveDeriv, x)
-	if err := n.Problem(); err != nil {
-		n.Release()
-		return core.ErrorTensor(err)
+	if m := core.CurrentMode(); m.GradEnabled() && x.RequiresGrad() {
+		n := core.NewNode(m, name, moveDeriv, x)
+		if err := n.Problem(); err != nil {
+			n.Release()
+			return core.ErrorTensor(err)
+		}
+		n.Any = backward
+		n.AttachLast(y, 0)
 	}
-	n.Any = backward
-	n.AttachLast(y, 0)
+	if !x.HasTangent() {
+		return y
+	}
+	for _, l := range x.TangentLevels(core.CurrentMode()) {
+		var v *core.Tensor // a move is linear
+		core.WithMode(func(m core.Mode) core.Mode { return m.Below(l) }, func() { v = moved(name, op.Tangent(x, l), forward, backward) })
+		if v.Err() != nil {
+			return v
+		}
+		y.SetBaseTangent(l, v)
+	}
 	return y
 }
 
@@ -136,7 +145,7 @@ func times(name string, x *core.Tensor, factor float64) *core.Tensor {
 
 // differentiable fails for combinations through which no gradient passes.
 func differentiable(name string, x *core.Tensor, c core.Combination) error {
-	if c != core.Sums && c != core.Means && core.CurrentMode().GradEnabled() && x.RequiresGrad() {
+	if c != core.Sums && c != core.Means && (core.CurrentMode().GradEnabled() && x.RequiresGrad() || x.HasTangent()) {
 		return core.Errorf(core.NotImplemented, name, "no gradient passes through Partial(%v); detach the tensor, or use sum or avg", c)
 	}
 	return nil
@@ -165,7 +174,7 @@ func (j *joining) backward(x *core.Tensor) *core.Tensor { return kept(j.g, x, j.
 // It returns nil for other tensors, and for one with hooks, which want the gradient of the whole.
 func joinedAndDivided(g *collective.Group, x *core.Tensor) *core.Tensor {
 	meta := x.AutogradMeta()
-	if meta == nil {
+	if meta == nil || x.HasTangent() {
 		return nil
 	}
 	e := meta.Edge()

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/plait-ml/plait/core"
-	"github.com/plait-ml/plait/core/op"
 	"github.com/plait-ml/plait/parallel/mesh"
 )
 
@@ -44,50 +43,12 @@ func (p *parts) With(local *core.Tensor) *core.Tensor {
 	return t
 }
 
-// Gradient undoes for derivatives what [share] does, which Seed does.
-func (p *parts) Gradient(local *core.Tensor) *core.Tensor {
-	for i, q := range p.placements {
-		if q.Kind == core.Pending && local.RequiresGrad() {
-			shared := local
-			core.EnableGrad(func() { local = once(p.mesh.Exchange(i), shared) })
-			shared.Release()
-		}
-	}
-	return wrap(p.gradient(), local)
-}
-
-func (p *parts) Seed(name string, grad *core.Tensor) (*core.Tensor, error) {
-	if grad == nil {
-		if n := core.Numel(p.shape); n != 1 {
-			return nil, core.Errorf(core.ValueError, name, "a gradient can be implied only for an output with one element, got shape %v", p.shape)
-		}
-		if p.here.Numel() != 1 {
-			return op.OnesLike(p.here, op.TensorOptions{}), nil // another rank has the element
-		}
-		return nil, nil
-	}
-	if _, ok := grad.Parts().(*parts); grad.Err() == nil && !ok {
-		return nil, core.Errorf(core.TypeError, name, "the gradient of a distributed tensor is a distributed tensor, got %v", grad)
-	}
-	local, err := p.Take(name, grad)
-	if err != nil {
-		return nil, err
-	}
-	local = p.shared(local)
-	return local, local.Err()
-}
-
-// shared returns the gradient of this rank's part for the gradient of the whole, which lies as gradient says.
-func (p *parts) shared(local *core.Tensor) *core.Tensor {
-	for i, q := range p.placements {
-		if q.Kind == core.Pending {
-			local = share(p.mesh.Exchange(i), local)
-		}
-	}
-	return local
-}
-
 func (p *parts) Take(name string, t *core.Tensor) (*core.Tensor, error) {
+	return p.taken(name, t, p.placements)
+}
+
+// taken is Take for a tensor that is to lie as given.
+func (p *parts) taken(name string, t *core.Tensor, placements []core.Placement) (*core.Tensor, error) {
 	if err := t.Present(name); err != nil {
 		return nil, err
 	}
@@ -101,7 +62,7 @@ func (p *parts) Take(name string, t *core.Tensor) (*core.Tensor, error) {
 	case !slices.Equal(q.shape, p.shape):
 		return nil, core.Errorf(core.ShapeError, name, "got %v, want the shape %v", t, p.shape)
 	}
-	local := relay(q.here, q.layout, p.gradient().placements)
+	local := relay(q.here, q.layout, placements)
 	return local, local.Err()
 }
 
@@ -176,6 +137,9 @@ func (p *parts) divided(axes uint64) *core.Tensor {
 func (p *parts) use(axes uint64) *core.Tensor {
 	if axes == 0 || !core.CurrentMode().GradEnabled() || !p.here.RequiresGrad() {
 		return p.here
+	}
+	if core.ForwardActive() {
+		return p.divided(axes) // which tangents are seen depends on the op's place in the program
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,40 +246,6 @@ func (l layout) averaged() int {
 		}
 	}
 	return n
-}
-
-// OfGradient returns a gradient of a distributed tensor on m that is placed as given and has the given shape: local is the calling rank's part
-// of it, as a function or a hook in a backward pass gets it. See [PartOfGradient].
-func OfGradient(local *core.Tensor, m *mesh.Mesh, placements []core.Placement, shape []int) *core.Tensor {
-	l, err := newLayout("gradient", m, shape, placements)
-	if err == nil {
-		err = local.Usable("gradient")
-	}
-	if err != nil {
-		return core.ErrorTensor(err)
-	}
-	return (&parts{layout: l}).Gradient(local.Alias(true))
-}
-
-// PartOfGradient returns the calling rank's part of grad, a gradient of a distributed tensor that is placed as given: what a function or a hook
-// in a backward pass gives back, for the operation of the given name. It moves a gradient that lies otherwise.
-func PartOfGradient(name string, grad *core.Tensor, placements []core.Placement) *core.Tensor {
-	q, err := of(name, grad)
-	if err != nil {
-		return core.ErrorTensor(err)
-	}
-	l, err := newLayout(name, q.mesh, q.shape, placements)
-	if err != nil {
-		return core.ErrorTensor(err)
-	}
-	local, err := (&parts{layout: l}).Seed(name, grad)
-	if err != nil {
-		return core.ErrorTensor(err)
-	}
-	if local == q.here {
-		local = local.Alias(true)
-	}
-	return local
 }
 
 // Distribute returns a distributed tensor with the elements that t has on the first rank of the mesh. It is a leaf, which requires a

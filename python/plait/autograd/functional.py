@@ -8,6 +8,7 @@ from typing import Any
 from plait import _ops
 from plait._autograd import forward as _forward
 from plait._autograd.backward import grad
+from plait._autograd.units import unit
 from plait._engine.pytree import tree_map
 from plait._errors import DTypeError
 from plait._modes import enable_grad, set_grad_enabled
@@ -131,9 +132,7 @@ def jacobian(
                 )
             columns: list[list[Tensor]] = [[] for _ in xs]
             for i in range(y.numel()):
-                e = _ops.zeros_like(y).reshape(-1)
-                e[i] = 1
-                found = _grad((y,), xs, (e.reshape(y.shape),), create_graph, strict)
+                found = _grad((y,), xs, (unit(y, i),), create_graph, strict)
                 for c, g in zip(columns, found, strict=True):
                     c.append(g)
             parts = (

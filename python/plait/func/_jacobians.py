@@ -7,6 +7,7 @@ from typing import Any
 
 from plait import _ops
 from plait._autograd import batch as _batch
+from plait._autograd.units import beside, units
 from plait._engine.pytree import flatten
 from plait._modes import enable_grad
 from plait._tensor import Tensor
@@ -50,12 +51,12 @@ def _rows(inputs: Inputs, y: Tensor, chunk_size: int | None) -> list[Tensor]:
     n = y.numel()
     if not n:
         return [x.new_zeros((*y.shape, *x.shape)) for x in inputs.leaves]
-    units = _ops.reshape(_ops.eye(n, dtype=y.dtype, device=y.device), (n, *y.shape))
+    every = units(y)
     step = n if chunk_size is None else chunk_size
     chunks = []
     for start in range(0, n, step):
         with _batch.Level(min(step, n - start)) as level:
-            vector = level.wrap(_ops.narrow(units, 0, start, level.size))
+            vector = level.wrap(_ops.narrow(every, 0, start, level.size))
             chunks.append([level.whole(g) for g in inputs.grads([y], [vector], inputs.record)])
     return [
         joined(list(c), 0).reshape((*y.shape, *x.shape))
@@ -136,14 +137,14 @@ def _one_by_one(function: Func, rows: Sequence[Tensor], randomness: str) -> Any:
 def _units(xs: Sequence[Tensor]) -> list[Tensor]:
     """Returns tangents of xs, along a first dimension: a one for each element of all of them."""
     n, at = sum(x.numel() for x in xs), 0
-    units = []
+    found = []
     for x in xs:
         m = x.numel()
         one = _ops.eye(m, dtype=x.dtype, device=x.device)
         before, after = (_ops.zeros((k, m), dtype=x.dtype, device=x.device) for k in (at, n - at - m))
-        units.append(_ops.reshape(_ops.cat([before, one, after]), (n, *x.shape)))
+        found.append(beside(x, _ops.reshape(_ops.cat([before, one, after]), (n, *x.shape))))
         at += m
-    return units
+    return found
 
 
 def _real(name: str, tensors: Sequence[Tensor]) -> None:

@@ -1,0 +1,30 @@
+"""Unit vectors, of which derivatives make Jacobians."""
+
+from __future__ import annotations
+
+from plait import _ops
+from plait._autograd import batch as _batch
+from plait._tensor import Tensor
+
+
+def units(like: Tensor) -> Tensor:
+    """Returns all unit vectors of the space of a tensor, each with its shape, along a first dimension."""
+    n = like.numel()
+    return beside(like, _ops.reshape(_ops.eye(n, dtype=like.dtype, device=like.device), (n, *like.shape)))
+
+
+def unit(like: Tensor, i: int) -> Tensor:
+    """Returns unit vector `i` of `units`."""
+    e = _ops.zeros(like.numel(), dtype=like.dtype, device=like.device)
+    e[i] = 1
+    return beside(like, _ops.reshape(e, tuple(like.shape)))
+
+
+def beside(like: Tensor, t: Tensor) -> Tensor:
+    """Returns t, which all ranks have, as a distributed tensor if `like` is one, or a batch of such."""
+    like = _batch.behind(like)
+    if type(like).__name__ in ("Tensor", "Parameter"):  # most are, and need no import
+        return t
+    from plait.distributed.tensor._dtensor import DTensor, is_distributed
+
+    return DTensor.from_local(t, like.device_mesh, None) if is_distributed(like) else t
