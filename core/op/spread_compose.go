@@ -92,29 +92,36 @@ func normOfParts(u *Use) []*core.Tensor {
 
 // rootOf returns the root of a sum of powers. Where that is 0 its gradient is 0, as a norm's or a deviation's is, not infinite.
 func rootOf(sum *core.Tensor, of func(*core.Tensor) *core.Tensor) *core.Tensor {
+	return unlessZero(sum, 0, of)
+}
+
+// unlessZero returns a function of a sum that is not negative, and a number where that is 0, without a gradient there.
+func unlessZero(sum *core.Tensor, otherwise float64, of func(*core.Tensor) *core.Tensor) *core.Tensor {
+	sum = Abs(sum) // the ranks' sums are summed once, for all that follows
 	zero := Eq(sum, core.Num(0))
-	return Where(zero, Mul(sum, core.Num(0)), of(Where(zero, core.Num(1), sum)))
+	return Where(zero, core.Num(otherwise), of(Where(zero, core.Num(1), sum)))
 }
 
-// lessMaximum returns x less its maximum along dims, and the maximum, through which no gradient passes.
-func lessMaximum(x *core.Tensor, dims []int) (difference, maximum *core.Tensor) {
+// maximumOfParts returns the maximum of x along dims, through which no gradient passes.
+func maximumOfParts(x *core.Tensor, dims []int) (maximum *core.Tensor) {
 	core.Underived(func() { maximum = Amax(x, dims, true) })
-	maximum = Where(IsFinite(maximum), maximum, core.Num(0))
-	return Sub(x, maximum), maximum
+	return maximum
 }
 
-// logSumExpOfParts sums exponentials of what the maximum leaves.
+// logSumExpOfParts sums exponentials of what the maximum leaves. Where their sum is 0, so is the gradient.
 func logSumExpOfParts(u *Use) []*core.Tensor {
 	x, dims, keep := u.Tensors[0], argument[[]int](u, 1), argument[bool](u, 2)
 	if !u.divided(x, reduced(u, 1, x.Dim())) || !x.DType().IsFloat() {
 		return nil
 	}
-	rest, maximum := lessMaximum(wide(x), dims)
-	out := Add(Log(Sum(Exp(rest), dims, true)), maximum)
+	x = wide(x)
+	maximum := maximumOfParts(x, dims)
+	maximum = Where(IsFinite(maximum), maximum, core.Num(0))
+	out := Add(unlessZero(Sum(Exp(Sub(x, maximum)), dims, true), math.Inf(-1), Log), maximum)
 	if !keep {
 		out = Squeeze(out, reduced(u, 1, x.Dim())...)
 	}
-	return []*core.Tensor{inDType(out, x.DType())}
+	return []*core.Tensor{inDType(out, u.Tensors[0].DType())}
 }
 
 // softmaxOfParts is a softmax, or its logarithm, by exponentials and their sum.
@@ -124,7 +131,8 @@ func softmaxOfParts(u *Use) []*core.Tensor {
 	if dim < 0 || !u.divided(x, []int{dim}) || !x.DType().IsFloat() {
 		return nil
 	}
-	rest, _ := lessMaximum(wide(x), []int{dim})
+	rest := wide(x)
+	rest = Sub(rest, maximumOfParts(rest, []int{dim}))
 	powers := Exp(rest)
 	sum := Sum(powers, []int{dim}, true)
 	var out *core.Tensor
