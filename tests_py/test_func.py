@@ -1,5 +1,6 @@
 """Functions made of functions: what they return, that they nest, and what they refuse."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -62,6 +63,16 @@ def test_jacobians(jacobian):
     assert both[0][0].shape == (2, 3) and both[0][1].shape == (2, 2) and both[1][1].tolist() == [[0.0, 0.0]] * 3
     assert func.hessian(cubes)(X).tolist() == plait.diag(6 * X).tolist()
     assert func.hessian(lambda a, b: (a * b).sum(), argnums=(0, 1))(X, X)[0][1].tolist() == plait.eye(3).tolist()
+
+
+def test_hessians_where_a_part_of_the_gradient_is_alike_for_all_elements():
+    def f(x):
+        s = x.square().sum()
+        return x.sigmoid().square().mean() * plait.where(s == 0, 0.0, plait.where(s == 0, 1.0, s).sqrt())
+
+    want = func.hessian(f)(X)
+    for outer, inner in itertools.product((func.jacrev, func.jacfwd), repeat=2):
+        assert plait.allclose(outer(inner(f))(X), want)
 
 
 def test_each_part_of_a_batch():

@@ -61,7 +61,8 @@ func (r *Run) replaceSum(e core.Edge, g *core.Tensor) {
 	}
 }
 
-// add returns a + b and takes over both. It reuses the memory of one of them if nothing else refers to it.
+// add returns a + b and takes over both. It reuses the memory of one of them if nothing else refers to it, and it can hold the sum: that of a tensor
+// that stands for all parts of a batch alike cannot.
 func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	var sum *core.Tensor
 	reusable := func(t *core.Tensor) bool { return !record && exclusive(t) }
@@ -73,7 +74,7 @@ func add(a, b *core.Tensor, record bool) (*core.Tensor, error) {
 	case !reusable(a) && reusable(b):
 		a, b = b, a // addition is commutative
 	}
-	if reusable(a) && a.DType() == core.Promote(a.DType(), b.DType()) {
+	if reusable(a) && b.Parts() == nil && a.DType() == core.Promote(a.DType(), b.DType()) {
 		core.NoGrad(func() { sum = op.AddInPlace(a, b) })
 		b.Release()
 		return sum, sum.Err()
