@@ -79,8 +79,8 @@ func plait_dtensor_locate(mesh C.plait_object, placed C.plait_ints, n C.int64_t,
 }
 
 //export plait_dtensor_strict
-func plait_dtensor_strict(on C.bool) C.plait_status {
-	return C.plait_status(bind.DTensorStrict(bool(on)))
+func plait_dtensor_strict(on C.bool) C.int64_t {
+	return C.int64_t(bind.DTensorStrict(bool(on)))
 }
 
 //export plait_dtensor_gathered

@@ -1107,8 +1107,8 @@ plait_status plait_dtensor_locate(plait_object mesh, plait_ints placed, int64_t 
 		int64_t dims, int64_t *out);
 
 // plait_dtensor_strict makes ops without a rule for distributed tensors fail instead of gathering their
-// inputs, or not, and returns what was set.
-plait_status plait_dtensor_strict(bool on);
+// inputs, or not, in the calling thread, and returns the mode before.
+int64_t plait_dtensor_strict(bool on);
 
 // plait_dtensor_gathered returns how many bytes of parts this process has gathered for ops without a rule.
 int64_t plait_dtensor_gathered(void);

@@ -43,9 +43,10 @@ const (
 	modeForwardMask  = maxForwardDepth
 
 	modeReplicate Mode = 1 << 12
+	modeStrict    Mode = 1 << 13
 
-	modeContextShift = 13
-	modeContextMask  = 1<<19 - 1
+	modeContextShift = 14
+	modeContextMask  = 1<<18 - 1
 	modeScopeShift   = 32
 )
 
@@ -149,6 +150,17 @@ func (m Mode) WithReplicates(on bool) Mode {
 		return m | modeReplicate
 	}
 	return m &^ modeReplicate
+}
+
+// Strict reports whether an operation without a rule for distributed tensors fails instead of gathering its inputs.
+func (m Mode) Strict() bool { return m&modeStrict != 0 }
+
+// WithStrict returns m with that on or off.
+func (m Mode) WithStrict(on bool) Mode {
+	if on {
+		return m | modeStrict
+	}
+	return m &^ modeStrict
 }
 
 // Context returns m's context.

@@ -97,6 +97,24 @@ def test_mistakes_are_errors():
     on_ranks(2, fn)
 
 
+def test_a_rank_is_strict_by_itself():
+    def fn(rank):
+        d = distribute_tensor(plait.tensor([2.0, 1.0, 2.0]), init_device_mesh("cpu", (2,)), [Shard(0)])
+        first = rank == 0
+        for _ in range(1 - first):
+            dist.barrier()
+        with strict():
+            for _ in range(2):
+                dist.barrier()
+            with pytest.raises(NotImplementedError, match="no rule"):
+                plait.unique(d)
+        for _ in range(first):
+            dist.barrier()
+        assert plait.unique(d).full_tensor().tolist() == [1, 2]  # the first rank came first and left first
+
+    on_ranks(2, fn)
+
+
 class Block(nn.Module):
     """A transformer's block whose heads and hidden features can be divided."""
 

@@ -172,10 +172,11 @@ func DTensorLocate(mesh Object, placed Ints, n int64, shape Ints, dims int64, ou
 	return 0
 }
 
-// DTensorStrict makes ops without a rule for distributed tensors fail instead of gathering their inputs, or not, and returns what was set.
-func DTensorStrict(on bool) (status Status) {
-	defer protect("strict", &status)
-	return truth(dtensor.SetStrict(on))
+// DTensorStrict makes ops without a rule for distributed tensors fail instead of gathering their inputs, or not, in the calling thread, and returns
+// the mode before.
+func DTensorStrict(on bool) int64 {
+	m := core.CurrentMode()
+	return int64(core.SwapMode(m.WithStrict(on)))
 }
 
 // DTensorGathered returns how many bytes of parts this process has gathered for ops without a rule.

@@ -13,16 +13,12 @@ import (
 
 var (
 	gatheredBytes atomic.Int64
-	strict        atomic.Bool
 	warned        sync.Map // by the name of an op
 )
 
 // GatheredBytes returns how many bytes of parts the ranks of this process have gathered for ops that could not work on them, views included,
 // since the process began.
 func GatheredBytes() int64 { return gatheredBytes.Load() }
-
-// SetStrict makes ops without a rule fail instead of gathering their inputs. It returns what was set.
-func SetStrict(on bool) bool { return strict.Swap(on) }
 
 // Apply lays the inputs of an op as one of its strategies wants them, runs it on the parts, and says how the results lie.
 func (p *parts) Apply(a core.Application) []*core.Tensor {
@@ -211,7 +207,7 @@ func withoutRule(name string, list []*parts) error {
 		if q == nil || !slices.ContainsFunc(q.placements, func(p core.Placement) bool { return p.Kind != core.Replicated }) {
 			continue
 		}
-		if strict.Load() {
+		if core.CurrentMode().Strict() {
 			return core.Errorf(core.NotImplemented, name, "it has no rule for distributed tensors, and gathering is turned off: redistribute its inputs to Replicate()")
 		}
 		if _, again := warned.LoadOrStore(name, true); !again {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard, cast
 
 from plait import _core, _ops
@@ -12,6 +11,7 @@ from plait._autograd.hooks import RemovableHandle
 from plait._engine.arming import disabled_torch_function
 from plait._engine.pytree import tree_map
 from plait._engine.runtime import address, check, own
+from plait._modes import _Mode
 from plait._tensor import Number, Tensor
 from plait._tensors.elements import attributes, set_attributes
 from plait._tensors.storage import deep_copied
@@ -292,17 +292,17 @@ def gathered_bytes() -> int:
     return check(_core.bind_DTensorGathered())
 
 
-@contextmanager
-def strict(on: bool = True) -> Iterator[None]:
-    """Makes an op without a rule for distributed tensors raise NotImplementedError instead of gathering its inputs.
+class strict(_Mode):  # noqa: N801
+    """An op inside without a rule for distributed tensors raises NotImplementedError instead of gathering its inputs.
 
-    It holds for all threads of the process.
+    `with strict():` concerns the calling thread.
     """
-    before = bool(check(_core.bind_DTensorStrict(on)))
-    try:
-        yield
-    finally:
-        check(_core.bind_DTensorStrict(before))
+
+    def __init__(self, on: bool = True) -> None:
+        self._on = on
+
+    def _begin(self) -> int:
+        return _core.bind_DTensorStrict(self._on)
 
 
 _core.set_distributed_class(DTensor)
