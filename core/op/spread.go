@@ -263,8 +263,22 @@ func indexed(u *Use, ins, outs []term) (list []Strategy) {
 		list = append(list, s)
 	}
 	present := func(i int) bool { return u.Tensors[i] != nil && !u.Tensors[i].IsNumber() }
+	// A product of a pending factor that is not much larger than the result is better of parts of it: later about as much would be reduced and
+	// scattered, and each rank would have multiplied everything.
+	reducible := func(shape []int, t term) bool {
+		named, own := t.dims(len(shape))
+		summed, result := false, 1
+		for _, x := range found {
+			in, out := t.dim(x.label, own) >= 0, outs[0].dim(x.label, lead) >= 0
+			summed = summed || in && !out
+			if out {
+				result *= x.size
+			}
+		}
+		return summed && 8*result >= core.Numel(shape[:named])
+	}
 	for i := range u.Tensors {
-		if !present(i) || !of(i).linear {
+		if !present(i) || !of(i).linear || reducible(u.Tensors[i].Shape(), of(i)) {
 			continue
 		}
 		s, alone := Strategy{In: u.replicated(), Out: []core.Placement{core.Partial(core.Sums)}}, true

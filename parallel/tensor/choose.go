@@ -134,6 +134,8 @@ func moving(from, to core.Placement, k int) float64 {
 		return max(share, 0.01)
 	case from.Kind == core.Pending && to.Kind == core.Sharded:
 		return share
+	case from == core.Partial(core.Means) && to == core.Partial(core.Sums):
+		return 0.02
 	case from.Kind == core.Pending:
 		return 2 * share
 	case to.Kind == core.Sharded:

@@ -422,6 +422,11 @@ func pending(g *collective.Group, x *core.Tensor, c core.Combination) *core.Tens
 	}, func(x *core.Tensor) *core.Tensor { return once(g, x) })
 }
 
+// shares returns the ranks' shares of a sum: from a pending mean to a pending sum. The parts of both have the gradient of the whole.
+func shares(g *collective.Group, x *core.Tensor) *core.Tensor {
+	return move("pend", x, func(x *core.Tensor) *core.Tensor { return op.Mul(x, core.Num(1/float64(g.Size()))) }, itself)
+}
+
 // once is x itself, the gradient of a pending tensor, for all ranks together: in second derivatives, which sum over the ranks what comes back
 // for such a gradient (see share), one rank gives it.
 func once(g *collective.Group, x *core.Tensor) *core.Tensor {

@@ -70,6 +70,8 @@ func relayed(x *core.Tensor, from layout, to []core.Placement) *core.Tensor {
 				return false
 			case p.Kind == core.Pending && q.Kind == core.Sharded:
 				x = scattered(g, x, p.Combine, q.Dim, coming(q.Dim))
+			case p == core.Partial(core.Means) && q == core.Partial(core.Sums):
+				x = shares(g, x)
 			case p.Kind == core.Pending:
 				x = combined(g, x, p.Combine)
 				if q.Kind == core.Pending {

@@ -69,6 +69,40 @@ func TestColumnsThenRows(t *testing.T) {
 	})
 }
 
+// TestPendingFactors tells what becomes of pending factors: those of products of matrices are divided first, unless the
+// result is much smaller.
+func TestPendingFactors(t *testing.T) {
+	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
+		whole := core.Replicate()
+		of := func(x *core.Tensor, p core.Placement) *core.Tensor {
+			return tensor.Distribute(x, m, []core.Placement{p})
+		}
+		alike := func(x *core.Tensor) *core.Tensor { return tensor.Full(of(op.To(x, core.Float64), whole)) }
+		x, w, narrow := alike(op.Randn(8, 64)), alike(op.Randn(64, 64)), alike(op.Randn(64, 4))
+		for _, p := range []core.Placement{core.Partial(core.Sums), core.Partial(core.Means)} {
+			for _, c := range []struct {
+				name      string
+				out, want *core.Tensor
+				placed    core.Placement
+			}{
+				{"times", op.Mul(of(x, p), of(x, whole)), op.Mul(x, x), core.Partial(core.Sums)},
+				{"by", op.Div(of(x, p), of(x, whole)), op.Div(x, x), core.Partial(core.Sums)},
+				{"sum", op.Add(of(x, p), of(x, core.Partial(core.Sums))), op.Add(x, x), core.Partial(core.Sums)},
+				{"product", op.MatMul(of(x, p), of(w, whole)), op.MatMul(x, w), core.Shard(0)},
+				{"narrow product", op.MatMul(of(x, p), of(narrow, whole)), op.MatMul(x, narrow), core.Partial(core.Sums)},
+			} {
+				if got := tensor.Placements(c.out); !slices.Equal(got, []core.Placement{c.placed}) {
+					return fmt.Errorf("%s of %v: placed %v, want %v", c.name, p, got, c.placed)
+				}
+				if err := near(c.name, tensor.Full(c.out), c.want); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
 // TestPendingParameters refuses parameters of which every rank would change a part of the sum by the whole step.
 func TestPendingParameters(t *testing.T) {
 	onMesh(t, []int{2}, func(m *mesh.Mesh) error {
