@@ -90,7 +90,7 @@ func likelihoods(u *Use) []Strategy {
 			if length == 0 {
 				return []*core.Tensor{Add(nothing(x, target.Shape()), zeros)}
 			}
-			own, local := among(target, start, length)
+			own, local := among(target, start, length, To(core.IntNum(0), target.DType()))
 			picked := Squeeze(Gather(x, 1, Unsqueeze(local, 1)), 1)
 			return []*core.Tensor{Where(LogicalAnd(own, counted), Neg(picked), zeros)}
 		},

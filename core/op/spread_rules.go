@@ -248,8 +248,8 @@ func embedded(u *Use) []Strategy {
 				if length == 0 {
 					return []*core.Tensor{Add(nothing(weight, append(slices.Clone(indices.Shape()), weight.Size(1))), zeros)}
 				}
-				own, local := among(indices, start, length)
-				return []*core.Tensor{Where(Unsqueeze(own, -1), Embedding(local, weight, EmbeddingOptions{}), zeros)}
+				own, local := among(indices, start, length, inDType(Squeeze(zeros, -1), indices.DType()))
+				return []*core.Tensor{MaskedFillInPlace(Embedding(local, weight, EmbeddingOptions{}), Unsqueeze(LogicalNot(own), -1), core.Num(0))}
 			},
 		})
 	}
@@ -276,10 +276,10 @@ func outsideFourier(u *Use, shape []int) []int {
 // nothing returns zeros of a shape, which follow from x, a part without elements: this rank takes part in the derivatives as the others do.
 func nothing(x *core.Tensor, shape []int) *core.Tensor { return Expand(Sum(x, nil, false), shape...) }
 
-// among returns which indices lie in a range of rows, and the indices counted from its start: 0 for those in other ranges.
-func among(indices *core.Tensor, start, length int) (own, local *core.Tensor) {
+// among returns which indices lie in a range of rows, and the indices counted from its start; those in other ranges are as zeros says.
+func among(indices *core.Tensor, start, length int, zeros *core.Tensor) (own, local *core.Tensor) {
 	own = LogicalAnd(Ge(indices, core.IntNum(int64(start))), Lt(indices, core.IntNum(int64(start+length))))
-	return own, Where(own, Sub(indices, core.IntNum(int64(start))), To(core.IntNum(0), indices.DType()))
+	return own, Where(own, Sub(indices, core.IntNum(int64(start))), zeros)
 }
 
 // channels returns the strategies of an op whose first tensor has its channels in dimension 1, as its other tensors have in dimension 0.
