@@ -5,6 +5,7 @@ from __future__ import annotations
 from plait import _ops
 from plait._autograd import batch as _batch
 from plait._tensor import Tensor
+from plait._tensors.beside import beside as _beside
 
 
 def units(like: Tensor) -> Tensor:
@@ -22,9 +23,4 @@ def unit(like: Tensor, i: int) -> Tensor:
 
 def beside(like: Tensor, t: Tensor) -> Tensor:
     """Returns t, which all ranks have, as a distributed tensor if `like` is one, or a batch of such."""
-    like = _batch.behind(like)
-    if type(like).__name__ in ("Tensor", "Parameter"):  # most are, and need no import
-        return t
-    from plait.distributed.tensor._dtensor import DTensor, is_distributed
-
-    return DTensor.from_local(t, like.device_mesh, None) if is_distributed(like) else t
+    return _beside(_batch.behind(like), t)

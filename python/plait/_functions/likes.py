@@ -12,6 +12,7 @@ from plait._functions._common import check_format
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
 from plait._tensors.arrays import tensor
+from plait._tensors.beside import beside
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike
@@ -156,6 +157,11 @@ def randint_like(
     return finished("randint_like", made, None, layout, requires_grad)
 
 
+def _like(made: Tensor, self: Tensor) -> Tensor:
+    """Returns a new tensor batched as a tensor is, and distributed if that is."""
+    return _batch.filled_like(beside(self, made), self)
+
+
 def new_zeros(
     self: Tensor,
     size: Sizes = (),
@@ -169,7 +175,7 @@ def new_zeros(
     """Returns what `zeros` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.zeros(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_zeros", _batch.filled_like(made, self), None, layout, requires_grad)
+    return finished("new_zeros", _like(made, self), None, layout, requires_grad)
 
 
 def new_ones(
@@ -185,7 +191,7 @@ def new_ones(
     """Returns what `ones` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.ones(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_ones", _batch.filled_like(made, self), None, layout, requires_grad)
+    return finished("new_ones", _like(made, self), None, layout, requires_grad)
 
 
 def new_empty(
@@ -201,7 +207,7 @@ def new_empty(
     """Returns what `empty` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.empty(size, *more, dtype=dtype or self.dtype, device=where)
-    return finished("new_empty", _batch.filled_like(made, self), None, layout, requires_grad)
+    return finished("new_empty", _like(made, self), None, layout, requires_grad)
 
 
 def new_full(
@@ -218,7 +224,7 @@ def new_full(
     """Returns one value, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = _ops.full(size, fill_value=number_of(fill_value), dtype=dtype or self.dtype, device=where)
-    return finished("new_full", _batch.filled_like(made, self), None, layout, requires_grad)
+    return finished("new_full", _like(made, self), None, layout, requires_grad)
 
 
 @overridable
@@ -260,4 +266,4 @@ def new_empty_strided(
     """Returns what `empty_strided` does, of the tensor's dtype and on its device unless others are given."""
     where = self.device if device is None else device
     made = empty_strided(size, stride, dtype=dtype or self.dtype, device=where)
-    return finished("new_empty_strided", made, None, layout, requires_grad)
+    return finished("new_empty_strided", _like(made, self), None, layout, requires_grad)

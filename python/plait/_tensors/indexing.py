@@ -11,6 +11,7 @@ from plait import _core
 from plait._engine.runtime import TensorBase, address, call, number, own, wait_value
 from plait._errors import IndexKindError
 from plait._tensors.arrays import tensor
+from plait._tensors.beside import beside
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -20,7 +21,7 @@ _SLICE, _INTEGER, _TENSOR, _NEW_AXIS, _ELLIPSIS = range(5)
 _END = (1 << 63) - 1
 
 
-def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
+def _parts(of: Tensor, index: Any) -> tuple[array[int], list[Any], bool]:
     """Returns an index as the engine takes it, the tensors that it names, and whether there are masks among them."""
     out: array[int] = array("q")
     kept: list[Any] = []
@@ -40,7 +41,7 @@ def _parts(index: Any) -> tuple[array[int], list[Any], bool]:
                 raise IndexError(f"index: {i} is out of range")
             out.extend((_INTEGER, i, 0, 0))
         else:
-            t = _index_tensor(part)
+            t = _index_tensor(of, part)
             kept.append(t)
             if t.ndim == 0 or t.dtype.name in ("bool", "uint8"):  # a shape or a place follows
                 masks = True
@@ -61,12 +62,12 @@ def _slice(s: slice) -> tuple[int, int, int, int]:
     return _SLICE, max(min(start, _END), -_END), max(min(stop, _END), -_END), step
 
 
-def _index_tensor(part: Any) -> Any:
+def _index_tensor(of: Tensor, part: Any) -> Any:
     if isinstance(part, TensorBase):
         return part
     if isinstance(part, bool | list | tuple | np.ndarray | range):
         t = tensor(list(part) if isinstance(part, range) else part)
-        return t.long() if t.numel() == 0 and t.dtype.is_floating_point else t
+        return beside(of, t.long() if t.numel() == 0 and t.dtype.is_floating_point else t)
     raise IndexKindError(
         "index: want integers, slices, ..., None, tensors or sequences of integers or bools, "
         f"got {type(part).__name__} {part!r}"
@@ -81,7 +82,7 @@ def _wait(tensors: list[Any]) -> None:
 
 def get_index(t: Tensor, index: Any) -> Tensor:
     """Returns `t[index]`: a view for integers, slices and new axes, a copy for masks and tensors that are not 0-d."""
-    parts, kept, masks = _parts(index)
+    parts, kept, masks = _parts(t, index)
     function = _core.bind_IndexGetMasked if masks else _core.bind_IndexGet
     if masks:  # the shape depends on them: wait in a way that lets Ctrl-C through
         _wait(kept)
@@ -90,14 +91,14 @@ def get_index(t: Tensor, index: Any) -> Tensor:
 
 def set_index(t: Tensor, index: Any, value: Any) -> None:
     """Does `t[index] = value`."""
-    parts, kept, masks = _parts(index)
+    parts, kept, masks = _parts(t, index)
     if isinstance(value, TensorBase):
         kind, v = value._h, 0.0
     else:
         try:
             kind, v = number(value)
         except TypeError:
-            value = tensor(value, dtype=t.dtype, device=t.device)
+            value = beside(t, tensor(value, dtype=t.dtype, device=t.device))
             kind, v = value._h, 0.0
     function = _core.bind_IndexSetMasked if masks else _core.bind_IndexSet
     if masks:

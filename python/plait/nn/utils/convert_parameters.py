@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from plait import _ops
 from plait._modes import no_grad
 from plait._tensor import Tensor
+from plait._tensors.beside import beside
 from plait.nn.parameter import adopt
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Returns the elements of all parameters in one vector."""
-    return _ops.cat([_ops.reshape(p, (-1,)) for p in parameters], 0)
+    """Returns the elements of all parameters in one vector, a distributed one if a parameter is distributed."""
+    every = list(parameters)
+    model = next((p for p in every if hasattr(p, "device_mesh")), None)
+    parts = [_ops.reshape(p, (-1,)) for p in every]
+    if model is not None:
+        parts = [p if hasattr(p, "device_mesh") else beside(model, p) for p in parts]
+    return _ops.cat(parts, 0)
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
@@ -32,11 +39,11 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in every:
         part = _ops.narrow(vec.detach(), 0, at, p.numel())
         at += p.numel()
-        value = _ops.reshape(part, tuple(p.shape))
+        value: Any = _ops.reshape(part, tuple(p.shape))
         if hasattr(p, "device_mesh"):
             _set_distributed(p, value)
         else:
-            adopt(p, value)
+            adopt(p, value.full_tensor() if hasattr(value, "device_mesh") else value)
 
 
 @no_grad()

@@ -7,6 +7,7 @@ from typing import Any
 from plait import _ops
 from plait._modes import no_grad
 from plait._tensor import Tensor
+from plait._tensors.beside import beside
 from plait.nn import functional as F
 from plait.nn.modules.module import Module
 from plait.nn.utils import parametrize
@@ -60,8 +61,8 @@ class _SpectralNorm(Module):
         self.n_power_iterations, self.eps = n_power_iterations, eps
         if weight.ndim > 1:
             matrix = self._matrix(weight.detach())
-            u = _ops.randn(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
-            v = _ops.randn(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+            u = beside(matrix, _ops.randn(matrix.shape[0], dtype=matrix.dtype, device=matrix.device))
+            v = beside(matrix, _ops.randn(matrix.shape[1], dtype=matrix.dtype, device=matrix.device))
             self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
             self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
             self._iterate(matrix, 15)
@@ -135,13 +136,13 @@ class _Orthogonal(Module):
             # A skew-symmetric matrix, or a skew-Hermitian one, is mapped, and the first k columns are taken.
             A = _ops.tril(X)
             if n != k:
-                zeros = _ops.zeros(*A.shape[:-1], n - k, dtype=A.dtype, device=A.device)
+                zeros = A.new_zeros(*A.shape[:-1], n - k)
                 A = _ops.cat([A, zeros], -1)
             A = _ops.sub(A, A.mH)
             if self.orthogonal_map == "matrix_exp":
                 Q = A.matrix_exp()
             else:
-                one, half = _ops.eye(n, dtype=A.dtype, device=A.device), _ops.mul(A, 0.5)
+                one, half = beside(A, _ops.eye(n, dtype=A.dtype, device=A.device)), _ops.mul(A, 0.5)
                 Q = _ops.linalg_solve(_ops.sub(one, half), _ops.add(one, half))
             Q = _ops.narrow(Q, -1, 0, k)
         if self.base is not None:
@@ -162,15 +163,15 @@ class _Orthogonal(Module):
             # The matrix itself becomes the base, and zeros stand for the identity.
             q = _complete(tall)
             self.register_buffer("base", q)
-            X = _ops.zeros(*tall.shape[:-2], n, k, dtype=Q.dtype, device=Q.device)
+            X = Q.new_zeros(*tall.shape[:-2], n, k)
         return _ops.contiguous(_ops.transpose(X, -2, -1)) if wide else X
 
 
 def _column(X: Tensor, i: int) -> Tensor:
     """Returns column i below the diagonal, with 1 on it and 0 above, as a matrix of one column."""
     n = X.shape[-2]
-    zeros = _ops.zeros(*X.shape[:-2], i, 1, dtype=X.dtype, device=X.device)
-    one = _ops.ones(*X.shape[:-2], 1, 1, dtype=X.dtype, device=X.device)
+    zeros = X.new_zeros(*X.shape[:-2], i, 1)
+    one = X.new_ones(*X.shape[:-2], 1, 1)
     below = _ops.narrow(_ops.narrow(X, -1, i, 1), -2, i + 1, n - i - 1)
     return _ops.cat([zeros, one, below], -2)
 
@@ -184,7 +185,7 @@ def _reflect(v: Tensor, M: Tensor) -> Tensor:
 def _reflections(X: Tensor) -> Tensor:
     """Returns the product of the reflections that the columns below the diagonal stand for, times signs on it."""
     n, k = X.shape[-2:]
-    Q = _ops.eye(n, k, dtype=X.dtype, device=X.device)
+    Q = beside(X, _ops.eye(n, k, dtype=X.dtype, device=X.device))
     Q = _ops.mul(Q, _ops.unsqueeze(_ops.sgn(_ops.diagonal(X.detach(), 0, -2, -1)), -2))
     for i in reversed(range(k)):
         Q = _reflect(_column(X, i), Q)
@@ -204,16 +205,18 @@ def _to_reflections(Q: Tensor) -> Tensor:
         head = _ops.add(first, _ops.mul(sign, _ops.vector_norm(below, 2.0, -2, True)))
         rest = _ops.div(_ops.narrow(below, -2, 1, n - i - 1), head)
         signs.append(_ops.neg(sign))
-        above = _ops.zeros(*Q.shape[:-2], i + 1, 1, dtype=Q.dtype, device=Q.device)
+        above = Q.new_zeros(*Q.shape[:-2], i + 1, 1)
         columns.append(_ops.cat([above, rest], -2))
         R = _reflect(_ops.add(columns[-1], _unit(n, i, Q)), R)
     X = _ops.cat(columns, -1)
     diagonal = _ops.squeeze(_ops.cat(signs, -2), -1)
-    return _ops.add(X, _ops.mul(_ops.eye(n, k, dtype=Q.dtype, device=Q.device), _ops.unsqueeze(diagonal, -2)))
+    return _ops.add(
+        X, _ops.mul(beside(Q, _ops.eye(n, k, dtype=Q.dtype, device=Q.device)), _ops.unsqueeze(diagonal, -2))
+    )
 
 
 def _unit(n: int, i: int, like: Tensor) -> Tensor:
-    return _ops.narrow(_ops.eye(n, dtype=like.dtype, device=like.device), 1, i, 1)
+    return _ops.narrow(beside(like, _ops.eye(n, dtype=like.dtype, device=like.device)), 1, i, 1)
 
 
 def _complete(Q: Tensor) -> Tensor:
@@ -221,7 +224,7 @@ def _complete(Q: Tensor) -> Tensor:
     n, k = Q.shape[-2:]
     if n == k:
         return _ops.clone(Q)
-    extra = _ops.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
+    extra = beside(Q, _ops.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device))
     for _ in range(2):
         extra = _ops.sub(extra, _ops.matmul(Q, _ops.matmul(Q.mH, extra)))
     return _ops.cat([Q, _ops.linalg_qr(extra)[0]], -1)

@@ -7,6 +7,7 @@ from typing import Any
 from plait import _ops
 from plait._modes import no_grad
 from plait._tensor import Tensor
+from plait._tensors.beside import beside
 from plait.nn import functional as F
 from plait.nn.modules.conv import _ConvTranspose
 from plait.nn.modules.module import Module
@@ -72,7 +73,7 @@ def spectral_norm(
     matrix = hook.matrix(weight.detach())
     module.register_parameter(name + "_orig", weight)
     for suffix, n in (("_u", matrix.shape[0]), ("_v", matrix.shape[1])):
-        start = _ops.randn(n, dtype=matrix.dtype, device=matrix.device)
+        start = beside(matrix, _ops.randn(n, dtype=matrix.dtype, device=matrix.device))
         module.register_buffer(name + suffix, F.normalize(start, dim=0, eps=eps))
     setattr(module, name, weight.detach())
     module.register_forward_pre_hook(hook)

@@ -33,6 +33,7 @@ def parallelize_module(
 
     Raises:
         ValueError: if the mesh has more dimensions, or a name of the plan is no module's.
+        TypeError: if the plan has something else than styles.
         plait.DistributedError: on every rank, if the ranks' plans differ, or the tensors of the submodules they name.
     """
     mesh = mesh_or_world(device_mesh)
@@ -40,13 +41,20 @@ def parallelize_module(
         raise ValueError(f"parallelize_module: want a mesh of one dimension, such as mesh['tp'], got {mesh}")
     if src_data_rank != 0:
         raise NotImplementedError(f"parallelize_module: want src_data_rank 0, got {src_data_rank}")
-    _compare(mesh, described(parallelize_plan or {}), _tensors(module, parallelize_plan or {}))
+    styles = parallelize_plan or {}
+    for style in styles.values() if isinstance(styles, dict) else (styles,):
+        if not isinstance(style, ParallelStyle):
+            raise TypeError(
+                f"parallelize_module: want a style, or styles by the names of submodules, got {style!r:.60} "
+                f"of {type(style).__name__}"
+            )
+    _compare(mesh, described(styles), _tensors(module, styles))
     shared = _shared_parameters(module)
-    if isinstance(parallelize_plan, ParallelStyle):
-        divided = parallelize_plan._apply(module, mesh)
+    if isinstance(styles, ParallelStyle):
+        divided = styles._apply(module, mesh)
         _share_again(shared)
         return divided
-    for pattern, style in (parallelize_plan or {}).items():
+    for pattern, style in styles.items():
         named = [m for name, m in module.named_modules() if matches(name, pattern)]
         if not named:
             known = ", ".join(name for name, _ in module.named_modules() if name)
