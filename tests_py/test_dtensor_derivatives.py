@@ -104,3 +104,35 @@ def test_the_gradient_of_a_mean_of_parts():
         assert mean.grad.full_tensor().item() == 1
 
     on_ranks(2, train)
+
+
+OF_ROWS = {
+    "repeat": lambda x: x.repeat(1, 2),
+    "prod": lambda x: x.prod(1),
+    "prod of one": lambda x: x[:, :1].prod(1),
+    "cumprod": lambda x: x.cumprod(1),
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
+    "no columns": lambda x: x * (1 + x[:, :0].sum()),
+    "repeat of none": lambda x: x * (1 + x.repeat(1, 0).sum()),
+}
+
+
+@pytest.mark.parametrize("name", list(OF_ROWS))
+@pytest.mark.parametrize("power", [1, 2])
+def test_second_derivatives_where_a_rank_has_nothing(name, power):
+    x0 = plait.tensor([[1.0, 2.0, 0.5], [3.0, 0.0, 1.0]])
+
+    def derivatives(x):
+        (first,) = plait.autograd.grad((OF_ROWS[name](x) ** power).sum(), x, create_graph=True)
+        if not first.requires_grad:
+            return (first,)
+        return first, *plait.autograd.grad(first.square().sum(), x, materialize_grads=True)
+
+    want = derivatives(x0.clone().requires_grad_())
+
+    def check(rank):
+        x = distribute_tensor(x0, init_device_mesh("cpu", (3,)), [Shard(0)]).requires_grad_()
+        for got, expected in zip(derivatives(x), want, strict=True):
+            assert plait.allclose(got.full_tensor(), expected.detach(), rtol=1e-5)
+
+    on_ranks(3, check)

@@ -332,6 +332,16 @@ func (op *opContext) steps(n int) {
 	}
 }
 
+// zerosFrom returns zeros that follow from t, all elements of which a view or a repetition has left out or has none of: a rank whose part of a
+// distributed tensor is empty takes part in further derivatives as the others do.
+func zerosFrom(t *core.Tensor, shape []int) *core.Tensor {
+	zeros := zerosFor(t, t.DType(), shape)
+	if !core.CurrentMode().GradEnabled() || !derived(t) {
+		return zeros
+	}
+	return Add(zeros, Sum(t, nil, false))
+}
+
 // zerosFor returns zeros on the device of t.
 func zerosFor(t *core.Tensor, d core.DType, shape []int) *core.Tensor {
 	op := begin("zeros").with(behind(t))

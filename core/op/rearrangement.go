@@ -259,7 +259,7 @@ func repeatDeriv(ctx *core.BackwardContext) {
 	lead := len(repeats) - len(shape)
 	g := ctx.Grad()
 	if core.Numel(shape) == 0 || slices.Contains(repeats, 0) {
-		ctx.Set(0, zerosFor(g, g.DType(), shape))
+		ctx.Set(0, zerosFrom(g, shape))
 		return
 	}
 	for i := len(repeats) - 1; i >= 0; i-- { // from the last, so that the dimensions before keep their numbers

@@ -92,8 +92,13 @@ func productOfOthers(x *core.Tensor, dims []int) *core.Tensor {
 		back[d] = i
 	}
 	moved := Permute(x, order...)
-	if moved.Err() != nil || x.Numel() == 0 {
+	switch {
+	case moved.Err() != nil:
+		return moved
+	case n == 1:
 		return onesLike(x)
+	case x.Numel() == 0:
+		return x // nothing, which depends on x as others do
 	}
 	others := productOfOtherRows(Reshape(moved, n, x.Numel()/n))
 	return Permute(Reshape(others, moved.Shape()...), back...)

@@ -132,7 +132,7 @@ func cumProdDeriv(ctx *core.BackwardContext) {
 		return // d has failed
 	}
 	if x.Numel() == 0 {
-		ctx.Set(0, ctx.Grad())
+		ctx.Set(0, Mul(ctx.Grad(), x)) // nothing, which follows from both as elsewhere
 		return
 	}
 	before := shifted(ctx.Saved(1), dim, sliceOf(x, dim, 1))
@@ -146,7 +146,7 @@ func logCumSumExpDeriv(ctx *core.BackwardContext) {
 		return // d has failed
 	}
 	if x.Numel() == 0 {
-		ctx.Set(0, ctx.Grad())
+		ctx.Set(0, Mul(ctx.Grad(), x)) // nothing, which follows from both as elsewhere
 		return
 	}
 	var y *core.Tensor

@@ -69,7 +69,7 @@ func asStridedDeriv(ctx *core.BackwardContext) {
 // baseGrad returns the gradient of the base from g, the view's.
 func (s *slice) baseGrad(g *core.Tensor) *core.Tensor {
 	if core.Numel(s.shape) == 0 || core.Numel(s.baseShape) == 0 {
-		return zerosFor(g, g.DType(), s.baseShape)
+		return zerosFrom(g, s.baseShape)
 	}
 	// The view may have elements that the base has not, and elements of the base may share memory and then its gradient.
 	low, high := reach(s.shape, s.strides, s.offset)
