@@ -12,11 +12,11 @@ import (
 	"github.com/plait-ml/plait/gpu/kernel"
 )
 
-// lacking has the kernels that GPUs do without: least squares are made of the SVD there, products of complex numbers, dot products and the
-// gradients of sampled grids of other kernels, and the host does the work of the others.
+// lacking has the kernels that GPUs do without: least squares are made of the SVD there, products of complex numbers, dot products, the
+// gradients of sampled grids and the largest rows of bags of other kernels, and the host does the work of the others.
 var lacking = []core.KernelID{contract.LinalgLstSq, contract.LinalgComplex, contract.LinalgGeqrf, contract.LinalgLDL, contract.ComplexProd,
 	contract.ComplexCumProd, contract.ComplexLinearScan,
-	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad}
+	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad, contract.BagMax}
 
 func TestContractsHaveKernels(t *testing.T) {
 	for _, k := range contract.Kernels() {

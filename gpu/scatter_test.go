@@ -2,6 +2,7 @@ package gpu_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -252,6 +253,34 @@ func TestBagsOfIndices(t *testing.T) {
 		for position, offsets := range map[int][]int64{0: {2, 4}, 1: {0, 7}, 2: {0, 3, 2}, 3: {0, 0, 0, -1}} {
 			_, err := core.Values[float32](bags(there, offsets...))
 			require.ErrorContains(t, err, fmt.Sprintf("the offset at position %d is wrong: offsets begin with 0, do not decrease and do not pass the 6 indices", position))
+		}
+	})
+}
+
+// TestLargestOfBags compares the composition on the GPU with the kernel of the CPU, gradients too.
+func TestLargestOfBags(t *testing.T) {
+	d := device(t)
+	nan, padding := float32(math.NaN()), 2
+	core.Tidy(func() {
+		index := core.FromSlice([]int64{0, 3, 2, 1, 3, 3, 1, 0, 2, 2})
+		weight := core.FromSlice([]float32{1, nan, 1, 2, nan, nan, 1, -1}, 4, 2)
+		bags := func(to func(*core.Tensor) *core.Tensor, padding *int, offsets ...int64) string {
+			w := to(weight).SetRequiresGrad(true)
+			y := op.EmbeddingBag(to(index), w, op.EmbeddingBagOptions{Offsets: to(core.FromSlice(offsets)), Mode: "max", PaddingIdx: padding})
+			scales := op.Reshape(op.Arange(nil, core.Num(float64(y.Numel())), nil, op.TensorOptions{Device: y.Device()}), y.Shape()...)
+			require.NoError(t, autograd.Backward(op.Sum(op.Where(op.IsNaN(y), core.Num(0), op.Mul(y, scales)), nil, false)))
+			value, err := core.Values[float32](y.Detach())
+			require.NoError(t, err)
+			grad, err := core.Values[float32](w.Grad())
+			require.NoError(t, err)
+			return fmt.Sprint(value, grad)
+		}
+		here := func(x *core.Tensor) *core.Tensor { return x.Detach() }
+		there := func(x *core.Tensor) *core.Tensor { return op.ToDevice(x, d).Detach() }
+		for _, offsets := range [][]int64{{0}, {0, 0, 4, 4, 6, 6}, {0, 1, 2, 3, 4, 5, 6, 6, 6, 8}} {
+			for _, p := range []*int{nil, &padding} {
+				require.Equal(t, bags(here, p, offsets...), bags(there, p, offsets...), "%v", offsets)
+			}
 		}
 	})
 }

@@ -71,6 +71,12 @@ func FFTOf(c *core.Call) FFTAttrs {
 }
 
 // AddTo adds the attributes to a call and returns it.
+func (a BagMaxAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Size), int64(a.Padding)) }
+
+// BagMaxOf reads the attributes of a call.
+func BagMaxOf(c *core.Call) BagMaxAttrs { return BagMaxAttrs{int(c.Ints[0]), int(c.Ints[1])} }
+
+// AddTo adds the attributes to a call and returns it.
 func (a ScatterAttrs) AddTo(c *core.Call) *core.Call { return c.Int(int64(a.Dim), int64(a.Mode)) }
 
 // ScatterOf reads the attributes of a call.

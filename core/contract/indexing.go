@@ -17,6 +17,10 @@ var (
 	// BagIndices writes, for each sample, the bag that it is in: bag b has the samples from offsets[b], which are int64, begin with 0 and do
 	// not decrease, up to the next bag's. Both operands are contiguous.
 	BagIndices = declare(Contract{Name: "bag_indices", Outs: "bags", Ins: "offsets"})
+	// BagMax writes the largest elements of the rows of weight [n, features] in each bag of an int64 vector of indices, and the numbers of
+	// these rows, int64: 0 and -1 for a bag without rows. Bags begin at the int64 offsets, or all have size indices. The row padding counts
+	// for nothing, unless it is negative. A bag that begins with NaN is NaN, others have none. Operands are contiguous.
+	BagMax = declare(Contract{Name: "bag_max", Outs: "y rows?", Ins: "weight index offsets?", Ints: "size padding"})
 	// EmbeddingBackward writes dweight[v, :], the sum of dy[b.., :] over all b with index[b..] == v.
 	EmbeddingBackward = declare(Contract{Name: "embedding_backward", Outs: "dweight", Ins: "dy index", Ints: "padding by_frequency add"})
 	// MaskCount writes the number of true elements of a mask as an int64.
@@ -33,10 +37,16 @@ var (
 	Nonzero = declare(Contract{Name: "nonzero", Outs: "positions", Ins: "x"})
 )
 
-// BagOffsetError returns the error of a call of [BagIndices] whose offset at a position is wrong.
-func BagOffsetError(c *core.Call, position int) error {
+// BagOffsetError returns the error of a call whose offset at a position is wrong, for n indices.
+func BagOffsetError(c *core.Call, position, n int) error {
 	return core.Errorf(core.ValueError, c.Op, "the offset at position %d is wrong: offsets begin with 0, do not decrease and do not pass the %d indices",
-		position, c.Outs[0].Numel())
+		position, n)
+}
+
+// BagMaxAttrs are the attributes of [BagMax].
+type BagMaxAttrs struct {
+	Size    int // of all bags, if there are no offsets
+	Padding int // the row that counts for nothing; negative for none
 }
 
 // A ScatterMode says how a scattered value is combined with the element at its destination.

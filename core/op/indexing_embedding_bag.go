@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"github.com/plait-ml/plait/core"
@@ -48,6 +49,8 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		op.failf(core.ValueError, "unknown mode %q, want sum, mean or max", o.Mode)
 	case o.Sparse && o.Mode == "max":
 		op.failf(core.ValueError, "max mode does not support sparse weights")
+	case o.ScaleGradByFreq && o.Mode == "max":
+		op.failf(core.ValueError, "max mode does not support scaling the gradient by the frequency")
 	case input.Dim() == 2 && o.Offsets != nil:
 		op.failf(core.ValueError, "a matrix of indices has no offsets")
 	case input.Dim() != 2 && (input.Dim() != 1 || o.Offsets == nil || o.Offsets.Dim() != 1):
@@ -80,6 +83,9 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 		if equal && !o.ScaleGradByFreq && !o.Sparse && d.IsFloat() && d.Size() >= 4 && (scales == nil || scales.DType() == d) {
 			return o.product(input, weight)
 		}
+		if o.Mode == "max" && weight.Device().HostAccessible() {
+			return o.largest(input, weight)
+		}
 		rows := Embedding(Ravel(input), weight, EmbeddingOptions{PaddingIdx: o.PaddingIdx, ScaleGradByFreq: o.ScaleGradByFreq, Sparse: o.Sparse})
 		if rows.Err() != nil {
 			return rows
@@ -104,11 +110,12 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 			counted = castTo(Ne(Reshape(input, n, 1), core.IntNum(int64(padding))), rows.DType())
 		}
 		if o.Mode == "max" {
-			if counted == nil {
-				return bagMaxima(rows, bag, bags)
+			n := bags
+			if counted != nil { // a last bag has the padding
+				bag = Where(Ravel(castTo(counted, core.Bool)), bag, core.IntNum(int64(bags)))
+				n++
 			}
-			bag = Where(Ravel(castTo(counted, core.Bool)), bag, core.IntNum(int64(bags))) // a last bag has the padding
-			return Narrow(bagMaxima(rows, bag, bags+1), 0, 0, bags)
+			return Narrow(bagMaxima(rows, bag, n), 0, 0, bags)
 		}
 		if counted != nil { // not a product: padding may be infinite
 			rows = Where(Eq(counted, core.Num(0)), core.Num(0), rows)
@@ -128,20 +135,76 @@ func EmbeddingBag(input, weight *core.Tensor, o EmbeddingBagOptions) *core.Tenso
 	})
 }
 
-// bagMaxima returns the largest elements of the rows of n bags, 0 in empty ones.
+// largest returns the largest elements of the rows of each bag, 0 in empty ones, on devices that have a kernel for them.
+func (o EmbeddingBagOptions) largest(input, weight *core.Tensor) *core.Tensor {
+	op := begin("embedding_bag", &weight)
+	if op.err != nil {
+		return op.fail()
+	}
+	index, offsets := castTo(Ravel(input), core.Int64), o.Offsets
+	bags, a := input.Size(0), contract.BagMaxAttrs{Padding: -1}
+	if offsets != nil {
+		bags, offsets = offsets.Numel(), op.dense(castTo(offsets, core.Int64))
+	} else {
+		a.Size = input.Size(1)
+	}
+	if o.PaddingIdx != nil {
+		a.Padding = *o.PaddingIdx
+		if a.Padding < 0 {
+			a.Padding += weight.Size(0)
+		}
+	}
+	shape := []int{bags, weight.Size(1)}
+	out := op.out(weight.DType(), shape)
+	var rows *core.Tensor
+	if op.err == nil && op.grad {
+		rows = op.temp(core.Int64, shape...)
+	}
+	if op.err != nil {
+		return op.fail()
+	}
+	c := op.call(contract.BagMax).Out(out).Out(rows).In(op.dense(weight)).In(op.dense(index)).In(offsets)
+	c.Work = index.Numel() * weight.Size(1)
+	op.launch(a.AddTo(c))
+	if op.grad {
+		n := op.node(largestDeriv, weight).Save(rows)
+		n.Ints, n.Any = weight.Shape(), o.Offsets != nil || o.PaddingIdx != nil || a.Size == 0
+		op.attach(n, out)
+	}
+	return op.done(out)
+}
+
+// largestDeriv adds the gradients to the rows that the elements are from. Empty bags have none.
+func largestDeriv(ctx *core.BackwardContext) {
+	rows, g := ctx.Saved(0), ctx.Grad()
+	if ctx.Node.Any.(bool) {
+		g = Where(Lt(rows, core.IntNum(0)), core.Num(0), g)
+		rows = Maximum(rows, core.IntNum(0))
+	}
+	ctx.Set(0, ScatterAdd(zerosFor(g, g.DType(), ctx.Node.Ints), 0, rows, g))
+}
+
+// bagMaxima returns the largest elements of the rows of n bags, 0 in empty ones. NaN counts only in a bag's first row.
 func bagMaxima(rows, bag *core.Tensor, n int) *core.Tensor {
 	op := begin("embedding_bag", &rows, &bag)
 	if op.err != nil {
 		return op.fail()
 	}
-	var out *core.Tensor
+	var out, clean *core.Tensor
 	core.Underived(func() {
-		out = compose(op.name, func() *core.Tensor {
-			return IndexReduce(zerosFor(rows, rows.DType(), []int{n, rows.Size(1)}), 0, bag, rows, "amax", false)
+		made := op.scope(func() []*core.Tensor {
+			samples := Reshape(Arange(nil, core.IntNum(int64(rows.Size(0))), nil, TensorOptions{Device: rows.Device()}), -1, 1)
+			none := Full([]int{n, 1}, core.IntNum(int64(rows.Size(0))), TensorOptions{DType: new(core.Int64), Device: rows.Device()})
+			first := IndexReduce(none, 0, bag, samples, "amin", true)
+			later := Lt(IndexSelect(first, 0, bag), samples)
+			clean := Where(LogicalAnd(later, IsNaN(rows)), core.Num(math.Inf(-1)), rows)
+			zeros := zerosFor(rows, rows.DType(), []int{n, rows.Size(1)})
+			return []*core.Tensor{reported(op.name, IndexReduce(zeros, 0, bag, clean, "amax", false)), clean}
 		})
+		out, clean = made[0], made[1]
 	})
 	if out.Err() == nil && op.grad {
-		op.attach(op.node(bagMaximaDeriv, rows).Save(rows, bag).SaveOutput(out, 0), out)
+		op.attach(op.node(bagMaximaDeriv, rows).Save(clean, bag).SaveOutput(out, 0), out)
 	}
 	return op.done(out)
 }

@@ -121,3 +121,70 @@ func TestEmbeddingBagOfEqualRows(t *testing.T) {
 		requireNear(t, w.Grad(), c.grad...)
 	}
 }
+
+// TestEmbeddingBagOfNaNs: NaN counts only in the first row of a bag. The numbers are PyTorch's.
+func TestEmbeddingBagOfNaNs(t *testing.T) {
+	nan, zero := math.NaN(), 0
+	for _, c := range []struct {
+		weight, grad, padded []float64
+		input                []int64
+		y, y0                float64
+	}{
+		{[]float64{nan, 1, 2}, []float64{1, 0, 0}, []float64{0, 0, 1}, []int64{0, 1, 2}, nan, 2},
+		{[]float64{nan, 1, 2}, []float64{0, 0, 1}, []float64{0, 0, 1}, []int64{2, 1, 0}, 2, 2},
+		{[]float64{1, nan, 2}, []float64{0, 0, 1}, []float64{0, 1, 0}, []int64{0, 1, 2}, 2, nan},
+		{[]float64{2, 1, nan}, []float64{1, 0, 0}, []float64{0, 1, 0}, []int64{0, 1, 2}, 2, 1},
+		{[]float64{2, 1, nan}, []float64{0, 0, 1}, []float64{0, 0, 1}, []int64{2, 1, 0}, nan, nan},
+		{[]float64{nan, nan, nan}, []float64{1, 0, 0}, []float64{0, 1, 0}, []int64{0, 1, 2}, nan, nan},
+	} {
+		for padding, want := range map[*int][]float64{nil: c.grad, &zero: c.padded} {
+			w := op.Reshape(vector64(c.weight...), 3, 1).SetRequiresGrad(true)
+			y := op.EmbeddingBag(op.Reshape(core.FromSlice(c.input), 1, 3), w, op.EmbeddingBagOptions{Mode: "max", PaddingIdx: padding})
+			value := c.y
+			if padding != nil {
+				value = c.y0
+			}
+			got, err := core.Values[float64](y)
+			require.NoError(t, err)
+			require.Equal(t, fmt.Sprint(value), fmt.Sprint(got[0]), "%v of %v", c.input, c.weight)
+			require.NoError(t, autograd.Backward(op.Sum(y, nil, false)))
+			requireNear(t, w.Grad(), want...)
+		}
+	}
+}
+
+// TestEmbeddingBagOfManyRows compares the largest of wide bags with those of their rows, in all dtypes.
+func TestEmbeddingBagOfManyRows(t *testing.T) {
+	const rows, features, bags, size = 97, 1100, 70, 13
+	index := make([]int64, bags*size)
+	for i := range index {
+		index[i] = int64(i*i*31+i) % rows
+	}
+	input := core.FromSlice(index, bags, size)
+	for _, d := range []core.DType{core.Float64, core.Float32, core.Float16, core.BFloat16} {
+		values := op.Sin(op.Mul(op.Arange(nil, core.IntNum(rows*features), nil, op.TensorOptions{}), core.Num(0.7)))
+		w := op.To(op.Reshape(values, features, rows), d)
+		w = op.Transpose(w, 0, 1).Detach().SetRequiresGrad(true)
+		same := w.Detach().SetRequiresGrad(true)
+		y := op.EmbeddingBag(input, w, op.EmbeddingBagOptions{Mode: "max"})
+		want := op.Amax(op.Embedding(input, same, op.EmbeddingOptions{}), []int{1}, false)
+		require.NoError(t, y.Err())
+		equal, err := core.Values[bool](op.All(op.Eq(y, want), nil, false))
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, equal, d)
+		none := op.EmbeddingBag(input, w.Detach(), op.EmbeddingBagOptions{Mode: "max"})
+		equal, err = core.Values[bool](op.All(op.Eq(none, want), nil, false))
+		require.NoError(t, err)
+		require.Equal(t, []bool{true}, equal, d)
+		if d == core.Float64 { // no two rows of a bag are equal, but for those that are one
+			require.NoError(t, autograd.Backward(op.Sum(op.Mul(y, y), nil, false)))
+			require.NoError(t, autograd.Backward(op.Sum(op.Mul(want, want), nil, false)))
+			a, err := core.Values[float64](w.Grad())
+			require.NoError(t, err)
+			requireNear(t, op.Contiguous(same.Grad()), a...)
+		}
+	}
+	_, err := core.Values[float32](op.EmbeddingBag(core.FromSlice([]int64{0, 3}, 1, 2), op.Zeros(3, 2), op.EmbeddingBagOptions{Mode: "max"}))
+	require.EqualError(t, err, "embedding_bag: index 3 at position 1 is out of range for dimension 0 of size 3")
+	require.ErrorContains(t, op.EmbeddingBag(input, op.Zeros(rows, 2), op.EmbeddingBagOptions{Mode: "max", ScaleGradByFreq: true}).Err(), "max mode does not support scaling")
+}

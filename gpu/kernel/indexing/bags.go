@@ -17,7 +17,7 @@ func bagIndicesCall(r *shader.Recorder, c *core.Call) error {
 	s := shader.New(r, "bag_indices")
 	x, y := s.In("offset", offsets, expr.I64, expr.Number), s.Out("y", out, expr.I64, expr.Number)
 	count, samples, bags := s.Uint(n), s.Uint(out.Numel()), s.Uint(offsets.Numel())
-	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return contract.BagOffsetError(c, int(at)) })
+	fault := s.Faults(r, c, func(c *core.Call, at uint32) error { return contract.BagOffsetError(c, int(at), c.Outs[0].Numel()) })
 	return s.Run(r, shader.GroupsFor(n), func(w *shader.Text) {
 		w.Each(count)
 		w.Add(`  if (i < %s) {

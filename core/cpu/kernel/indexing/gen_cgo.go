@@ -3,7 +3,9 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x92f70208
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2c4c65f3
+#cgo noescape plaitk_indexing_bag_max
+#cgo nocallback plaitk_indexing_bag_max
 #cgo noescape plaitk_indexing_count
 #cgo nocallback plaitk_indexing_count
 #cgo noescape plaitk_indexing_embedding_backward

@@ -22,6 +22,7 @@ func init() {
 	kernel.Register(contract.IndexPut, putCall)
 	kernel.Register(contract.OneHot, oneHotCall)
 	kernel.Register(contract.BagIndices, bagIndicesCall)
+	kernel.Register(contract.BagMax, bagMaxCall)
 	kernel.Register(contract.EmbeddingBackward, embeddingBackwardCall)
 	kernel.Register(contract.MaskCount, countCall)
 	kernel.Register(contract.MaskPositions, positionsCall)

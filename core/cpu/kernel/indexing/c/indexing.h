@@ -47,6 +47,19 @@ int64_t plaitk_indexing_embedding_backward(plait_pool *pool, const plait_view *o
                                            const plait_view *index, int64_t padding, int64_t by_frequency,
                                            int64_t onto, int64_t *scratch, plaitk_bad_index *bad);
 
+// The largest elements of the rows of weight [vocabulary, columns] in each bag of `count` indices, and the numbers of these
+// rows, 0 and -1 for a bag without rows: y and, unless it is NULL, rows, both [bags, columns]. Bags begin at the offsets,
+// which are in order, or if these are NULL have `size` indices each. The row `padding` counts for nothing. A bag whose
+// first row has NaN keeps it, and NaNs of others are skipped.
+typedef struct plaitk_bag_max {
+  void *y;
+  const void *weight;
+  const int64_t *index, *offsets;
+  int64_t *rows;
+  int64_t dtype, bags, columns, count, vocabulary, size, padding;
+} plaitk_bag_max;
+int64_t plaitk_indexing_bag_max(plait_pool *pool, const plaitk_bag_max *m, plaitk_bad_index *bad);
+
 // The kernels on masks need plaitk_indexing_mask_scratch() int64s of scratch. They return the number of true elements.
 int64_t plaitk_indexing_mask_scratch(const plait_view *mask);
 int64_t plaitk_indexing_count(plait_pool *pool, const plait_view *mask, int64_t *scratch);
