@@ -101,25 +101,25 @@ PLAIT_INLINE double plait_vm_exp_sum(plait_vm_sum x) {
   return plait_vm_exp_scale(e.high + (e.middle + e.low), t);
 }
 
-// 2^(x - n) for *t = n + rounder, within 0.52 ulp.
+// 2^(x - n) for *t = n + rounder, within 0.67 ulp.
 PLAIT_INLINE double plait_vm_exp2_fraction(double x, double rounder, double *t) {
   *t = x + rounder;
   double r = x - (*t - rounder), a = plait_vm_near_multiple20(r);
   plait_vm_sum y = {a * 0x1.62e42ffp-1, (r - a) * 0x1.62e42fefa39efp-1 - a * 0x1.718432a1b0e26p-35};
-  plait_vm_exp_parts e = plait_vm_exp_near(y);
-  return e.high + (e.middle + e.low);
+  double e, rest = plait_vm_exp_rest(y, &e);
+  return e + rest;
 }
 
 // Whether plait_vm_near_exp2 does not take x.
 PLAIT_INLINE uint64_t plait_vm_far_exp2(double x) { return (plait_vm_bits(x) & INT64_MAX) >= 0x408fe80000000000u; }
 
-// 2^x for |x| < 1021, within 0.52 ulp.
+// 2^x for |x| < 1021, within 0.67 ulp.
 PLAIT_INLINE double plait_vm_near_exp2(double x) {
   double t, y = plait_vm_exp2_fraction(x, PLAIT_VM_ROUNDER, &t);
   return plait_vm_from_bits(plait_vm_bits(y) + (plait_vm_bits(t) << 52));
 }
 
-// 2^x, within 0.52 ulp, or 0.8 if the result is subnormal.
+// 2^x, within 0.67 ulp, or 0.8 if the result is subnormal.
 PLAIT_INLINE double plait_vm_exp2(double x) {
   double t, y = plait_vm_exp2_fraction(plait_vm_at_least(x, -1076.0), PLAIT_VM_EXP_ROUNDER, &t);
   return plait_vm_pick(x >= 1024.0, PLAIT_VM_INF, plait_vm_exp_scale(y, t));

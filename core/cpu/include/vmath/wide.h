@@ -52,16 +52,17 @@ PLAIT_INLINE double plait_vm_wide_exp(double x) {
   return y * plait_vm_from_bits((plait_vm_bits(t) << 52) + (UINT64_C(1023) << 52));
 }
 
-// The same to 2^-28 of the result.
+// The same to 2^-29 of the result, as 2^k 2^f.
 PLAIT_INLINE double plait_vm_wide_exp_short(double x) {
   double t = x * 0x1.71547652b82fep+0 + PLAIT_VM_ROUNDER;
-  double r = (x * 0x1.71547652b82fep+0 - (t - PLAIT_VM_ROUNDER)) * 0x1.62e42fefa39efp-1;
-  double p = 0x1.6a244ed03ad0dp-10;
-  p = p * r + 0x1.1239d595c4b23p-7;
-  p = p * r + 0x1.5558f1273bb54p-5;
-  p = p * r + 0x1.5554916550b27p-3;
-  p = p * r + 0x1.fffffb9aef991p-2;
-  double y = 1.0 + (r + r * r * p);
+  double f = x * 0x1.71547652b82fep+0 - (t - PLAIT_VM_ROUNDER);
+  double y = 0x1.41d32b8b51e1ep-13;
+  y = y * f + 0x1.5f456b2682e7cp-10;
+  y = y * f + 0x1.3b2dbbd4484c0p-7;
+  y = y * f + 0x1.c6aed4b821370p-5;
+  y = y * f + 0x1.ebfbdadc7d56fp-3;
+  y = y * f + 0x1.62e430c7e9929p-1;
+  y = y * f + 0x1.000000026189ap+0;
   return plait_vm_from_bits(plait_vm_bits(y) + (plait_vm_bits(t) << 52));
 }
 
