@@ -208,7 +208,7 @@ var table = []*Func{
 	test("isnan", math.IsNaN),
 	test("isinf", func(x float64) bool { return math.IsInf(x, 0) }),
 
-	wide(near("exp", vector("exp", math.Exp), F64)),
+	wide(near("exp", vector("exp", math.Exp), F32, F64)),
 	wide(near("exp2", vector("exp2", math.Exp2), F64)),
 	wide(vector("expm1", math.Expm1)),
 	wide(near("log", vector("log", math.Log), F64)),

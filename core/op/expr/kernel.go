@@ -119,7 +119,7 @@ func (p *Program) near(t Type, vectors bool) (calls []*Call, all bool) {
 	all = t.Float()
 	p.Walk(func(e Expr) {
 		c, ok := e.(*Call)
-		vector := ok && t == F64 && c.Fn.wide
+		vector := ok && c.Fn.wide
 		if !ok || c.Fn.far == "" || vector && !vectors {
 			return
 		}

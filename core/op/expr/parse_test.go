@@ -152,8 +152,9 @@ func TestNear(t *testing.T) {
 		{"sin(2*x)", "trigf(2.0f * x_)", "out = plait_vm_near_sinf(2.0f * x_);", "out = plait_vm_near_sin(2.0 * x_);"},
 		{"t = x + y; cos(t)/t", "trigf(x_ + y_)", "const float t_ = x_ + y_;\nout = plait_vm_near_cosf(t_) / t_;", "const double t_ = x_ + y_;\nout = plait_vm_near_cos(t_) / t_;"},
 		{"sin(x)*exp(x/y)", "trigf(x_)", "out = plait_vm_near_sinf(x_) * plait_vm_expf(x_ / y_);", "out = plait_vm_near_sin(x_) * plait_vm_exp(x_ / y_);"},
-		{"sin(x)*exp(x)", "trigf(x_)", "out = plait_vm_near_sinf(x_) * plait_vm_expf(x_);", "out = plait_vm_near_sin(x_) * plait_vm_near_exp(x_);"},
-		{src: "sin(exp(x))"}, {src: "exp(x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
+		{"sin(x)*exp(x)", "trigf(x_)", "out = plait_vm_near_sinf(x_) * plait_vm_near_expf(x_);", "out = plait_vm_near_sin(x_) * plait_vm_near_exp(x_);"},
+		{"exp(x)", "expf(x_)", "out = plait_vm_near_expf(x_);", "out = plait_vm_near_exp(x_);"},
+		{src: "sin(exp(x))"}, {src: "exp(-x)"}, {src: "fmod(x, 2)"}, {src: "pow(x, y - 1)"},
 	} {
 		p := parse(t, c.src)
 		calls := p.Near(F32)

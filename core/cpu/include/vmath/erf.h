@@ -26,8 +26,8 @@ PLAIT_INLINE float plait_vm_erff(float x) {
   q = q * a - 0x1.44460cp-1f;
   q = q * a - 0x1.2127e4p+0f;
   q = q * a + 0x1.6e56dap-13f;
-  float large = 1.0f - plait_vm_exp_normalf(q);
-  return plait_vm_copysignf(plait_vm_pickf(a < 0.92f, small, large), x);
+  float large = 1.0f - plait_vm_near_expf(q);
+  return plait_vm_copysignf(plait_vm_pickf(a >= 0.92f, large, small), x); // NaN takes the polynomial
 }
 
 // erfc(x), within 0.6 ulp.

@@ -54,6 +54,15 @@ PLAIT_INLINE float plait_vm_exp_scalef(float y, float t, float x, float first, f
   return plait_bits_f32(plait_f32_bits(y) + (plait_f32_bits(t) << 23) + up) * down;
 }
 
+// Whether plait_vm_near_expf does not take x.
+PLAIT_INLINE uint32_t plait_vm_far_expf(float x) { return (plait_f32_bits(x) & 0x7fffffffu) >= 0x42ae0000u; }
+
+// exp(x) for -87 <= x <= 88 (no overflow, no subnormal result), within 1 ulp. The result for NaN is unspecified.
+PLAIT_INLINE float plait_vm_near_expf(float x) {
+  float t, r = plait_vm_exp_splitf(x, PLAIT_VM_ROUNDERF, &t);
+  return plait_bits_f32(plait_f32_bits(1.0f + plait_vm_expm1_polyf(r)) + (plait_f32_bits(t) << 23));
+}
+
 // exp(x), within 1 ulp.
 PLAIT_INLINE float plait_vm_expf(float x) {
   const float last = 0x1.62e42ep+6f;
@@ -65,14 +74,7 @@ PLAIT_INLINE float plait_vm_expf(float x) {
 // exp(x) for x <= 0, within 1 ulp. The result for NaN is unspecified.
 PLAIT_INLINE float plait_vm_exp_negativef(float x) {
   float t, r = plait_vm_exp_splitf(plait_vm_not_belowf(x, -105.0f), PLAIT_VM_ROUNDERF + 64.0f, &t);
-  float y = 1.0f + plait_vm_expm1_polyf(r);
-  return plait_bits_f32(plait_f32_bits(y) + (plait_f32_bits(t) << 23)) * 0x1p-64f;
-}
-
-// exp(x) for -87 <= x <= 88 (no overflow, no subnormal result), within 1 ulp.
-PLAIT_INLINE float plait_vm_exp_normalf(float x) {
-  float t, r = plait_vm_exp_splitf(x, PLAIT_VM_ROUNDERF + 127.0f, &t);
-  return (1.0f + plait_vm_expm1_polyf(r)) * plait_bits_f32(plait_f32_bits(t) << 23);
+  return plait_bits_f32(plait_f32_bits(1.0f + plait_vm_expm1_polyf(r)) + (plait_f32_bits(t) << 23)) * 0x1p-64f;
 }
 
 // 2^x, within 1.5 ulp.

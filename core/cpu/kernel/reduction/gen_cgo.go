@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x3ae749c6
+#cgo CFLAGS: -DPLAIT_HEADERS=0x5d17fe06
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -3,7 +3,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xac63c280
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf8eda403
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
 #cgo noescape plaitk_scan_run

@@ -90,11 +90,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f32) {
   const float *in1 = in[1];
   float *out0 = out[0];
   const float alpha_ = (float)attr[0].f;
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_expf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = ((x_ > 0.0f) ? grad_ : (grad_ * alpha_ * plait_vm_expf(x_)));
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        out0[i] = ((x_ > 0.0f) ? grad_ : (grad_ * alpha_ * plait_vm_near_expf(x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      out0[i] = ((x_ > 0.0f) ? grad_ : (grad_ * alpha_ * plait_vm_expf(x_)));
+    }
   }
   return 0;
 }
@@ -987,11 +1005,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(selu_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_expf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    out0[i] = 1.0507009873554805f * ((x_ > 0.0f) ? grad_ : (grad_ * 1.6732632423543772f * plait_vm_expf(x_)));
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        out0[i] = 1.0507009873554805f * ((x_ > 0.0f) ? grad_ : (grad_ * 1.6732632423543772f * plait_vm_near_expf(x_)));
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      out0[i] = 1.0507009873554805f * ((x_ > 0.0f) ? grad_ : (grad_ * 1.6732632423543772f * plait_vm_expf(x_)));
+    }
   }
   return 0;
 }

@@ -6,10 +6,27 @@
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      far |= plait_vm_far_expf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    out0[i] = plait_vm_expf(x_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        out0[i] = plait_vm_near_expf(x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      out0[i] = plait_vm_expf(x_);
+    }
   }
   return 0;
 }
@@ -82,7 +99,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f32) {
     uint32_t far = 0;
 #pragma omp simd reduction(| : far)
     for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
       const float xi_ = in1[i];
+      far |= plait_vm_far_expf(xr_);
       far |= plait_vm_far_trigf(xi_);
     }
     if (far == 0) {
@@ -90,7 +109,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(exp_complex_f32) {
       for (int64_t i = at; i < end; i++) {
         const float xr_ = in0[i];
         const float xi_ = in1[i];
-        const float e_ = plait_vm_expf(xr_);
+        const float e_ = plait_vm_near_expf(xr_);
         out0[i] = e_ * plait_vm_near_cosf(xi_);
         out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));
       }
@@ -357,7 +376,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
     uint32_t far = 0;
 #pragma omp simd reduction(| : far)
     for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
       const float xi_ = in1[i];
+      far |= plait_vm_far_expf(xr_);
       far |= plait_vm_far_trigf(0.5f * xi_);
       far |= plait_vm_far_trigf(xi_);
     }
@@ -366,7 +387,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(expm1_complex_f32) {
       for (int64_t i = at; i < end; i++) {
         const float xr_ = in0[i];
         const float xi_ = in1[i];
-        const float e_ = plait_vm_expf(xr_);
+        const float e_ = plait_vm_near_expf(xr_);
         const float s_ = plait_vm_near_sinf(0.5f * xi_);
         out0[i] = plait_vm_expm1f(xr_) * plait_vm_near_cosf(xi_) - 2.0f * s_ * s_;
         out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_)));

@@ -872,11 +872,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float t_ = in1[i];
+      far |= plait_vm_far_expf(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float t_ = in1[i];
-    out0[i] = plait_vm_expf(t_) * (t_ - x_);
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float t_ = in1[i];
+        out0[i] = plait_vm_near_expf(t_) * (t_ - x_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float t_ = in1[i];
+      out0[i] = plait_vm_expf(t_) * (t_ - x_);
+    }
   }
   return 0;
 }
@@ -918,11 +936,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float t_ = in1[i];
+      far |= plait_vm_far_expf(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float t_ = in1[i];
-    out0[i] = -grad_ * plait_vm_expf(t_);
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float t_ = in1[i];
+        out0[i] = -grad_ * plait_vm_near_expf(t_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float grad_ = in0[i];
+      const float t_ = in1[i];
+      out0[i] = -grad_ * plait_vm_expf(t_);
+    }
   }
   return 0;
 }
@@ -965,12 +1001,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(kl_div_log_target_grad_t_f32) {
   const float *in1 = in[1];
   const float *in2 = in[2];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float t_ = in2[i];
+      far |= plait_vm_far_expf(t_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    const float t_ = in2[i];
-    out0[i] = grad_ * plait_vm_expf(t_) * (t_ - x_ + 1.0f);
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        const float t_ = in2[i];
+        out0[i] = grad_ * plait_vm_near_expf(t_) * (t_ - x_ + 1.0f);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      const float t_ = in2[i];
+      out0[i] = grad_ * plait_vm_expf(t_) * (t_ - x_ + 1.0f);
+    }
   }
   return 0;
 }
@@ -1534,11 +1589,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      far |= plait_vm_far_expf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float x_ = in0[i];
-    const float t_ = in1[i];
-    out0[i] = plait_vm_expf(x_) - t_ * x_;
+      for (int64_t i = at; i < end; i++) {
+        const float x_ = in0[i];
+        const float t_ = in1[i];
+        out0[i] = plait_vm_near_expf(x_) - t_ * x_;
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in0[i];
+      const float t_ = in1[i];
+      out0[i] = plait_vm_expf(x_) - t_ * x_;
+    }
   }
   return 0;
 }
@@ -1581,12 +1654,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_grad_x_f32) {
   const float *in1 = in[1];
   const float *in2 = in[2];
   float *out0 = out[0];
+  for (int64_t at = 0, end; at < n; at = end) {
+    end = n - at < PLAITK_ELEMENTWISE_PART ? n : at + PLAITK_ELEMENTWISE_PART;
+    uint32_t far = 0;
+#pragma omp simd reduction(| : far)
+    for (int64_t i = at; i < end; i++) {
+      const float x_ = in1[i];
+      far |= plait_vm_far_expf(x_);
+    }
+    if (far == 0) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; i++) {
-    const float grad_ = in0[i];
-    const float x_ = in1[i];
-    const float t_ = in2[i];
-    out0[i] = grad_ * (plait_vm_expf(x_) - t_);
+      for (int64_t i = at; i < end; i++) {
+        const float grad_ = in0[i];
+        const float x_ = in1[i];
+        const float t_ = in2[i];
+        out0[i] = grad_ * (plait_vm_near_expf(x_) - t_);
+      }
+      continue;
+    }
+#pragma omp simd
+    for (int64_t i = at; i < end; i++) {
+      const float grad_ = in0[i];
+      const float x_ = in1[i];
+      const float t_ = in2[i];
+      out0[i] = grad_ * (plait_vm_expf(x_) - t_);
+    }
   }
   return 0;
 }
@@ -1639,7 +1731,9 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f32) {
     uint32_t far = 0;
 #pragma omp simd reduction(| : far)
     for (int64_t i = at; i < end; i++) {
+      const float xr_ = in0[i];
       const float xi_ = in1[i];
+      far |= plait_vm_far_expf(xr_);
       far |= plait_vm_far_trigf(xi_);
     }
     if (far == 0) {
@@ -1649,7 +1743,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(poisson_log_nll_loss_complex_f32) {
         const float xi_ = in1[i];
         const float tr_ = in2[i];
         const float ti_ = in3[i];
-        const float e_ = plait_vm_expf(xr_);
+        const float e_ = plait_vm_near_expf(xr_);
         out0[i] = e_ * plait_vm_near_cosf(xi_) - tr_ * xr_ + ti_ * xi_;
         out1[i] = ((xi_ == 0.0f) ? xi_ : (e_ * plait_vm_near_sinf(xi_))) - tr_ * xi_ - ti_ * xr_;
       }
