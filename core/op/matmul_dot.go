@@ -42,7 +42,9 @@ func (op *opContext) dot(x, y *core.Tensor, conjugate bool) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	op.launch(op.call(contract.Dot).Out(out).In(a).In(b).Bool(conjugate))
+	c := op.call(contract.Dot).Out(out).In(a).In(b).Bool(conjugate)
+	c.Work /= 4 // nothing is written
+	op.launch(c)
 	if op.grad {
 		n := op.node(dotDeriv, x, y)
 		n.Any = conjugate

@@ -11,7 +11,7 @@ from plait._engine.runtime import check, wait_devices
 from plait._engine.warnings import warn
 from plait._errors import ArgumentError
 
-_numbers: dict[str, int] = {}
+_numbers: dict[tuple[str, int], int] = {}
 _drivers: dict[int, str] = {}  # of open GPUs, by index
 _first_word = ""  # the first of "gpu" and "cuda" that the program gave a device
 
@@ -152,14 +152,14 @@ def open_device(d: DeviceLike) -> int:
     """
     d = d if isinstance(d, device) else device(d)
     place = d._place()
-    name = f"{d._kind}:{place}"
-    number = _numbers.get(name)
+    number = _numbers.get((d._kind, place))
     if number is None:
+        name = f"{d._kind}:{place}"
         with _lock:
             number = check(_core.bind_DeviceOpen(name))
             if missing := _core.bind_DeviceLibraryMissing(number):
                 warn(f"{name} computes matrix products by slower kernels of its own: {missing}")
-            _numbers[name] = number
+            _numbers[d._kind, place] = number
             _by_number[number] = device("meta") if d._kind == "meta" else wordless(name)
             if d._kind == "gpu":
                 _drivers[place] = _core.bind_DeviceDriver(number)
