@@ -128,15 +128,15 @@ def test_distributed_tensors_draw_as_one_device_does():
 
     whole = plait.linspace(1, 60, 40)
     plait.manual_seed(7)
-    want = plait.poisson(whole), plait.binomial(whole.floor(), whole / 100)
+    want = plait.poisson(whole), plait.poisson(whole / 10), plait.binomial(whole.floor(), whole / 100)
 
     def rank(number):
         mesh = init_device_mesh("cpu", (2,))
         for placement in (Shard(0), Replicate()):
             x = distribute_tensor(whole, mesh, [placement])
             plait.manual_seed(7)
-            got = plait.poisson(x), plait.binomial(x.floor(), x / 100)
-            assert [d.placements for d in got] == [(placement,)] * 2
+            got = plait.poisson(x), plait.poisson(x / 10), plait.binomial(x.floor(), x / 100)
+            assert [d.placements for d in got] == [(placement,)] * 3
             assert [d.full_tensor().tolist() for d in got] == [d.tolist() for d in want]
         plait.poisson(x.requires_grad_()).sum().backward()
         assert x.grad.placements == x.placements

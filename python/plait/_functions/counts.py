@@ -107,15 +107,21 @@ class _Poisson(_Draw):
     @staticmethod
     def _draw(generator: Generator, *rows: Tensor) -> Tensor:
         (rate,) = rows
-        if bool((~(rate >= 0)).any()):
+        if not rate.numel():
+            return rate
+        low, high = (end.item() for end in rate.aminmax())
+        if not low >= 0:
             at = int((~(rate >= 0)).nonzero()[0, 0])
             raise ArgumentError(f"poisson: want rates of 0 or more, got {rate[at].item():g} at element {at}")
-        few = _ops.where(rate < _FEW, rate, 0.0)
-        drawn = _counted(generator, (-few).exp(), lambda k, rate: rate / (k + 1), few)
-        many = ((rate >= _FEW) & rate.isfinite()).nonzero().flatten()
-        if many.numel():
-            drawn = drawn.index_put((many,), accepted(partial(_many_events, generator), rate[many]))
-        return _ops.where(rate.isfinite(), drawn, math.inf)
+        drawn = rate
+        if high < _FEW:
+            drawn = _few_events(generator, rate)
+        else:
+            for draw, wanted in ((_few_events, rate < _FEW), (_many_events, (rate >= _FEW) & rate.isfinite())):
+                at = wanted.nonzero().flatten()
+                if at.numel():
+                    drawn = drawn.index_put((at,), draw(generator, rate[at]))
+        return _ops.where(rate.isfinite(), drawn, math.inf)  # placed as the rates are, where these are distributed
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
@@ -193,6 +199,16 @@ def _inverted(
     return count
 
 
+def _few_events(generator: Generator, rate: Tensor) -> Tensor:
+    """Returns Poisson variables of small rates by inversion."""
+    return _counted(generator, (-rate).exp(), lambda k, rate: rate / (k + 1), rate)
+
+
+def _many_events(generator: Generator, rate: Tensor) -> Tensor:
+    """Returns Poisson variables of rates of 10 or more."""
+    return accepted(partial(_proposed_events, generator), rate)
+
+
 def _log_factorial(n: Tensor) -> Tensor:
     return (n + 1).lgamma()
 
@@ -203,7 +219,7 @@ def _surplus(mean: Tensor, difference: Tensor) -> Tensor:
     return mean * ((1 + e) * e.log1p() - e)
 
 
-def _many_events(generator: Generator, rate: Tensor) -> tuple[Tensor, Tensor]:
+def _proposed_events(generator: Generator, rate: Tensor) -> tuple[Tensor, Tensor]:
     """Proposes Poisson variables of a rate of 10 or more: PTRS of Hoermann (1993)."""
     b = 0.931 + 2.53 * rate.sqrt()
     a = -0.059 + 0.02483 * b
@@ -216,7 +232,7 @@ def _many_events(generator: Generator, rate: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _is_below_events(rate: Tensor, k: Tensor, v: Tensor, us: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Returns whether a candidate of `_many_events` lies below the density."""
+    """Returns whether a candidate of `_proposed_events` lies below the density."""
     score = (v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b)).log()
     near = k * rate.log() - rate - _log_factorial(k)
     far = -_surplus(rate, k - rate) - (2 * math.pi * k).log() / 2
