@@ -5,10 +5,10 @@
 #define CHUNK 32768
 
 // Returns the input position of output position o in dimension d, or -1 for the constant.
-PLAIT_INLINE int64_t source_index(const plaitk_padding *p, int d, int64_t o) {
+PLAIT_INLINE int64_t source_index(const plaitk_padding *p, int64_t mode, int d, int64_t o) {
   int64_t n = p->in[d], i = o - p->left[d];
   if (i >= 0 && i < n) return i;
-  switch (p->mode) {
+  switch (mode) {
     case PAD_REFLECT: return i < 0 ? -i : 2 * (n - 1) - i;
     case PAD_REPLICATE: return i < 0 ? 0 : n - 1;
     case PAD_CIRCULAR: return i < 0 ? i + n : i - n;
@@ -29,11 +29,12 @@ static void copied_columns(const plaitk_padding *p, int64_t *lo, int64_t *hi) {
 static int64_t source_row(const plaitk_padding *p, int64_t r) {
   int64_t row = 0, step = 1;
   for (int64_t d = p->nd - 2; d >= 0; d--) {
-    int64_t i = source_index(p, (int)d, r % p->out[d]);
+    int64_t o = d > 0 ? r % p->out[d] : r;
+    int64_t i = source_index(p, p->mode, (int)d, o);
     if (i < 0) return -1;
     row += i * step;
     step *= p->in[d];
-    r /= p->out[d];
+    if (d > 0) r /= p->out[d];
   }
   return row;
 }
@@ -55,32 +56,43 @@ typedef struct {
   plait_slots slots;
 } job;
 
-#define PAD(S)                                                                                                        \
-  static void pad_##S(const plaitk_padding *p, const void *from, void *to, int64_t first, int64_t last,      \
-                      uint64_t bits, void *unused) {                                                                  \
-    (void)unused;                                                                                                     \
-    int d = (int)p->nd - 1;                                                                                           \
-    int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                      \
-    S value = (S)bits;                                                                                                \
-    copied_columns(p, &lo, &hi);                                                                                              \
-    for (int64_t r = first; r < last; r++) {                                                                          \
-      S *y = (S *)to + r * out;                                                                                       \
-      int64_t row = source_row(p, r % out_rows);                                                                      \
-      if (row < 0) {                                                                                                  \
-        for (int64_t o = 0; o < out; o++) y[o] = value;                                                               \
-        continue;                                                                                                     \
-      }                                                                                                               \
-      const S *x = (const S *)from + (r / out_rows * in_rows + row) * p->in[d];                                       \
-      for (int64_t o = 0; o < lo; o++) {                                                                              \
-        int64_t i = source_index(p, d, o);                                                                                  \
-        y[o] = i < 0 ? value : x[i];                                                                                  \
-      }                                                                                                               \
-      if (hi > lo) memcpy(y + lo, x + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                              \
-      for (int64_t o = hi; o < out; o++) {                                                                            \
-        int64_t i = source_index(p, d, o);                                                                                  \
-        y[o] = i < 0 ? value : x[i];                                                                                  \
-      }                                                                                                               \
-    }                                                                                                                 \
+// Copies the rows [first, last) of the output, for a mode that the compiler knows.
+#define PAD(S)                                                                                                   \
+  PLAIT_INLINE void rows_##S(const plaitk_padding *p, int64_t mode, const S *x, S *y, int64_t first, int64_t last, \
+                             S value) {                                                                          \
+    int d = (int)p->nd - 1;                                                                                      \
+    int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                 \
+    int64_t plane = first / out_rows, r = first % out_rows;                                                      \
+    copied_columns(p, &lo, &hi);                                                                                 \
+    y += first * out;                                                                                            \
+    for (int64_t n = first; n < last; n++, y += out) {                                                           \
+      int64_t row = source_row(p, r), at = plane * in_rows + row;                                                \
+      if (++r == out_rows) r = 0, plane++;                                                                       \
+      if (row < 0) {                                                                                             \
+        for (int64_t o = 0; o < out; o++) y[o] = value;                                                          \
+        continue;                                                                                                \
+      }                                                                                                          \
+      const S *from = x + at * p->in[d];                                                                         \
+      for (int64_t o = 0; o < lo; o++) {                                                                         \
+        int64_t i = source_index(p, mode, d, o);                                                                 \
+        y[o] = i < 0 ? value : from[i];                                                                          \
+      }                                                                                                          \
+      if (hi > lo) memcpy(y + lo, from + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                      \
+      for (int64_t o = hi; o < out; o++) {                                                                       \
+        int64_t i = source_index(p, mode, d, o);                                                                 \
+        y[o] = i < 0 ? value : from[i];                                                                          \
+      }                                                                                                          \
+    }                                                                                                            \
+  }                                                                                                              \
+  static void pad_##S(const plaitk_padding *p, const void *from, void *to, int64_t first, int64_t last,          \
+                      uint64_t bits, void *unused) {                                                             \
+    (void)unused;                                                                                                \
+    switch (p->mode) {                                                                                           \
+      case PAD_REFLECT: return rows_##S(p, PAD_REFLECT, from, to, first, last, (S)bits);                         \
+      case PAD_REPLICATE: return rows_##S(p, PAD_REPLICATE, from, to, first, last, (S)bits);                     \
+      case PAD_CIRCULAR: return rows_##S(p, PAD_CIRCULAR, from, to, first, last, (S)bits);                       \
+      default: return rows_##S(p, PAD_CONSTANT, from, to, first, last, (S)bits);                                 \
+    }                                                                                                            \
   }
 
 PAD(uint8_t)
@@ -105,12 +117,12 @@ PAD(uint64_t)
         T *x = dx + row * in;                                                                                         \
         T *middle = x - p->left[d];                                                                                   \
         for (int64_t o = 0; o < lo; o++) {                                                                            \
-          int64_t i = source_index(p, d, o);                                                                                \
+          int64_t i = source_index(p, p->mode, d, o);                                                                                \
           if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
         }                                                                                                             \
         _Pragma("omp simd") for (int64_t o = lo; o < hi; o++) middle[o] += LOAD(dy[o]);                               \
         for (int64_t o = hi; o < out; o++) {                                                                          \
-          int64_t i = source_index(p, d, o);                                                                                \
+          int64_t i = source_index(p, p->mode, d, o);                                                                                \
           if (i >= 0) x[i] += LOAD(dy[o]);                                                                            \
         }                                                                                                             \
       }                                                                                                               \
