@@ -8,6 +8,15 @@ enum {
 
 static bool is_few(const struct plaitk_sorting *s) { return s->k <= FEW && s->n >= 4 * s->k; }
 
+// Reports whether most elements of a line that has no few results are dropped when they are read.
+static bool is_some(const struct plaitk_sorting *s) { return s->n >= 8 * s->k; }
+
+// Returns the largest number of entries that are kept of a line.
+static int64_t entries_of(const struct plaitk_sorting *s) {
+  if (s->op != SORTING_TOP) return s->n;
+  return is_few(s) ? s->k : is_some(s) ? 2 * s->k + BLOCK : s->n;
+}
+
 // write_result writes the element of a line at `index`, and the index, to the outputs.
 static inline void write_result(const struct plaitk_sorting *s, const char *in, uint64_t index, int64_t out) {
   s->indices[out] = (int64_t)index;
@@ -37,7 +46,7 @@ static inline void write_result(const struct plaitk_sorting *s, const char *in, 
 // line_scratch returns the bytes of scratch for one line.
 static int64_t line_scratch(const struct plaitk_sorting *s) {
   int64_t entry = key_is_wide(s->dtype) ? sizeof(wide) : sizeof(packed);
-  int64_t entries = s->op == SORTING_TOP && is_few(s) ? s->k : s->n;
+  int64_t entries = entries_of(s);
   char *at = NULL;
   plait_carve(&at, entries * entry);
   plait_carve(&at, entries * entry);

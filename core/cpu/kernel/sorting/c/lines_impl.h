@@ -30,6 +30,27 @@ static void F(first_few)(const struct plaitk_sorting *s, const char *in, E *best
   }
 }
 
+// first_some moves the first k entries of a line to a[0..k-1], in any order but for equal keys. It drops entries behind the k-th of those
+// before them as it reads them.
+static void F(first_some)(const struct plaitk_sorting *s, const char *in, E *a, E *tmp, uint32_t *counters) {
+  E block[BLOCK];
+  int64_t have = 0, size = plait_dtype_size(s->dtype);
+  uint64_t last = 0;
+  bool bounded = false;
+  for (int64_t at = 0; at < s->n; at += BLOCK) {
+    int64_t n = s->n - at < BLOCK ? s->n - at : BLOCK;
+    PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, n, s->descending, block);
+    for (int64_t i = 0; i < n; i++) {
+      a[have] = block[i];
+      have += !bounded | (KEY(block[i]) < last); // on equal keys the later entry loses
+    }
+    if (have < 2 * s->k && (at + n < s->n || have <= s->k)) continue;
+    PASTE(plaitk_sorting_select_, E)(a, tmp, have, s->k, counters);
+    have = s->k, bounded = true, last = 0;
+    for (int64_t i = 0; i < have; i++) last = KEY(a[i]) > last ? KEY(a[i]) : last;
+  }
+}
+
 // kth returns the k-th entry in order, counted from 1.
 static E F(kth)(E *a, E *tmp, int64_t n, int64_t k, uint32_t *counters) {
   PASTE(plaitk_sorting_select_, E)(a, tmp, n, k, counters);
@@ -68,18 +89,21 @@ static uint64_t F(mode)(const struct plaitk_sorting *s, E *a, E *tmp, uint32_t *
 }
 
 static void F(line)(plait_pool *pool, const struct plaitk_sorting *s, const char *in, int64_t out, char *scratch) {
-  E *a = plait_carve(&scratch, s->n * (int64_t)sizeof(E)), *tmp = plait_carve(&scratch, s->n * (int64_t)sizeof(E));
-  uint32_t *counters = plait_carve(&scratch, order_counters(s->n) * (int64_t)sizeof(uint32_t));
+  int64_t entries = entries_of(s);
+  E *a = plait_carve(&scratch, entries * (int64_t)sizeof(E)), *tmp = plait_carve(&scratch, entries * (int64_t)sizeof(E));
+  uint32_t *counters = plait_carve(&scratch, order_counters(entries) * (int64_t)sizeof(uint32_t));
   uint64_t one;
   if (s->op == SORTING_TOP && is_few(s)) {
     F(first_few)(s, in, a);
     for (int64_t i = 0; i < s->k; i++) write_result(s, in, INDEX(a[i]), out + i * s->out_stride);
     return;
   }
-  PASTE(plaitk_sorting_load_, E)(s->dtype, in, s->in_stride, 0, s->n, s->descending, a);
+  bool some = s->op == SORTING_TOP && is_some(s);
+  if (some) F(first_some)(s, in, a, tmp, counters);
+  else PASTE(plaitk_sorting_load_, E)(s->dtype, in, s->in_stride, 0, s->n, s->descending, a);
   switch (s->op) {
   case SORTING_TOP:
-    PASTE(plaitk_sorting_select_, E)(a, tmp, s->n, s->k, counters);
+    if (!some) PASTE(plaitk_sorting_select_, E)(a, tmp, s->n, s->k, counters);
     PASTE(plaitk_sorting_sort_, E)(NULL, a, tmp, s->k, counters);
     break;
   case SORTING_SORT:
