@@ -14,8 +14,9 @@ import (
 // call.
 const inlineWork = 16 << 10
 
-// deferredWork is the largest Work that does not wake the worker of an idle stream: about a millisecond.
-const deferredWork = 1 << 20
+// deferredWork is the largest Work that does not wake the worker of an idle stream: copies of so many elements take about half a
+// millisecond.
+const deferredWork = 4 << 20
 
 // A stream runs calls on one goroutine, and on the callers' threads small ones and those for which they wait.
 type stream struct {
