@@ -9,9 +9,10 @@ var (
 		"1.0507009873554805*where(x > 0, grad, grad*1.6732632423543772*exp(x))")
 	celuOp = elementwise("celu", "x; alpha", "where(x > 0, x, alpha*expm1(x/alpha))", "where(x > 0, grad, grad*exp(x/alpha))")
 
-	geluOp = elementwise("gelu", "x", "0.5*x*(1 + erf(x*0.7071067811865476))",
-		"grad*(0.5*(1 + erf(x*0.7071067811865476)) + x*0.3989422804014327*exp(-0.5*x*x))")
-	geluTanhOp = elementwise("gelu_tanh", "x", "0.5*x*(1 + tanh(0.7978845608028654*(x + 0.044715*x*x*x)))",
+	geluOp = elementwise("gelu", "x", "x*normal_cdf(x)", "grad*(normal_cdf(x) + x*0.3989422804014327*exp(-0.5*x*x))")
+	// The function in the derivative of gelu.
+	normalCDFOp = elementwise("normal_cdf", "x", "normal_cdf(x)", "grad*0.3989422804014327*exp(-0.5*x*x)")
+	geluTanhOp  = elementwise("gelu_tanh", "x", "0.5*x*(1 + tanh(0.7978845608028654*(x + 0.044715*x*x*x)))",
 		`t = tanh(0.7978845608028654*(x + 0.044715*x*x*x));
 		 grad*0.5*((1 + t) + x*(1 - t*t)*0.7978845608028654*(1 + 0.134145*x*x))`)
 	siluOp = elementwise("silu", "x", "x*sigmoid(x)", "s = sigmoid(x); grad*s*(1 + x*(1 - s))").overComplex(complexSigmoid("xr", "xi") + "xr*sr - xi*si, xr*si + xi*sr")
@@ -106,7 +107,7 @@ func init() {
 	alpha := Arg{Name: "alpha", Default: 1.0}
 	gelu := unaryRow(geluOp, Gelu, nil, "Returns input times the standard normal probability of less.", -3, 3).
 		with(Arg{Name: "approximate", Default: "none"}, "none")
-	gelu.Elementwise = append(gelu.Elementwise, geluTanhOp)
+	gelu.Elementwise = append(gelu.Elementwise, geluTanhOp, normalCDFOp)
 	gelu.Samples = append(gelu.Samples, Sample{Name: "tanh", Args: []any{Between(-3, 3, 4, 5), "tanh"}})
 	register("activation",
 		unaryRow(eluOp, Elu, EluInPlace, "Returns input where it is positive, else alpha*(exp(input) - 1).", 0, 0).with(alpha, 1.5),

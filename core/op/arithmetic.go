@@ -3,11 +3,11 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	addOp        = elementwise("add", "x, y", "x + y", "grad", "grad").overParts("xr + yr, xi + yi")
-	addScaledOp  = elementwise("add_scaled", "x, y; alpha", "x + alpha*y", "grad", "alpha*grad").overParts("xr + alpha*yr, xi + alpha*yi")
-	subOp        = elementwise("sub", "x, y", "x - y", "grad", "-grad").overParts("xr - yr, xi - yi")
-	mulOp        = elementwise("mul", "x, y", "x * y", "grad*y", "grad*x").overComplex("xr*yr - xi*yi, xr*yi + xi*yr")
-	divOp        = elementwise("div", "x, y", "x / y", "grad/y", "-grad * ((x/y) / y)").overComplex(complexQuotient("xr", "xi", "yr", "yi") + "qr, qi")
+	addOp        = elementwise("add", "x, y scalar", "x + y", "grad", "grad").overParts("xr + yr, xi + yi")
+	addScaledOp  = elementwise("add_scaled", "x, y scalar; alpha", "x + alpha*y", "grad", "alpha*grad").overParts("xr + alpha*yr, xi + alpha*yi")
+	subOp        = elementwise("sub", "x, y scalar", "x - y", "grad", "-grad").overParts("xr - yr, xi - yi")
+	mulOp        = elementwise("mul", "x, y scalar", "x * y", "grad*y", "grad*x").overComplex("xr*yr - xi*yi, xr*yi + xi*yr")
+	divOp        = elementwise("div", "x, y scalar", "x / y", "grad/y", "-grad * ((x/y) / y)").overComplex(complexQuotient("xr", "xi", "yr", "yi") + "qr, qi")
 	negOp        = elementwise("neg", "x", "-x", "-grad").overParts("-xr, -xi")
 	absOp        = elementwise("abs", "x", "abs(x)", "grad*sign(x)").overComplex("hypot(xr, xi)")
 	signOp       = elementwise("sign", "x", "sign(x)", "0")

@@ -3,7 +3,7 @@ package op
 import "github.com/plait-ml/plait/core"
 
 var (
-	lerpOp = elementwise("lerp", "x, y, weight", "where(abs(weight) < 0.5, x + weight*(y - x), y - (y - x)*(1 - weight))",
+	lerpOp = elementwise("lerp", "x, y, weight scalar", "where(abs(weight) < 0.5, x + weight*(y - x), y - (y - x)*(1 - weight))",
 		"grad*(1 - weight)", "grad*weight", "grad*(y - x)").
 		overComplex("near = hypot(weightr, weighti) < 0.5; dr = yr - xr; di = yi - xi; ur = where(near, weightr, weightr - 1); " +
 			"ui = weighti; where(near, xr, yr) + ur*dr - ui*di, where(near, xi, yi) + ur*di + ui*dr")

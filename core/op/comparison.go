@@ -7,12 +7,12 @@ import (
 )
 
 var (
-	eqOp = elementwise("eq", "x, y", "x == y").overComplex("xr == yr && xi == yi")
-	neOp = elementwise("ne", "x, y", "x != y").overComplex("xr != yr || xi != yi")
-	ltOp = elementwise("lt", "x, y", "x < y")
-	leOp = elementwise("le", "x, y", "x <= y")
-	gtOp = elementwise("gt", "x, y", "x > y")
-	geOp = elementwise("ge", "x, y", "x >= y")
+	eqOp = elementwise("eq", "x, y scalar", "x == y").overComplex("xr == yr && xi == yi")
+	neOp = elementwise("ne", "x, y scalar", "x != y").overComplex("xr != yr || xi != yi")
+	ltOp = elementwise("lt", "x, y scalar", "x < y")
+	leOp = elementwise("le", "x, y scalar", "x <= y")
+	gtOp = elementwise("gt", "x, y scalar", "x > y")
+	geOp = elementwise("ge", "x, y scalar", "x >= y")
 
 	isnanOp    = elementwise("isnan", "x", "isnan(x)").overComplex("isnan(xr) || isnan(xi)")
 	isinfOp    = elementwise("isinf", "x", "isinf(x)").overComplex("isinf(xr) || isinf(xi)")

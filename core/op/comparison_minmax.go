@@ -22,9 +22,9 @@ var (
 	clampMaxOp = elementwise("clamp_max", "x, high", "min(x, high)",
 		"where(x > high, 0, where(x == high, grad/2, grad))", "where(x > high, grad, where(x == high, grad/2, 0))")
 	// Where x equals a bound that is a number, no gradient passes.
-	clampNumbersOp   = elementwise("clamp_numbers", "x, low, high", "min(max(x, low), high)", "where(x > low && x < high, grad, 0)", "", "")
-	clampMinNumberOp = elementwise("clamp_min_number", "x, low", "max(x, low)", "where(x > low, grad, 0)", "")
-	clampMaxNumberOp = elementwise("clamp_max_number", "x, high", "min(x, high)", "where(x < high, grad, 0)", "")
+	clampNumbersOp   = elementwise("clamp_numbers", "x, low scalar, high scalar", "min(max(x, low), high)", "where(x > low && x < high, grad, 0)", "", "")
+	clampMinNumberOp = elementwise("clamp_min_number", "x, low scalar", "max(x, low)", "where(x > low, grad, 0)", "")
+	clampMaxNumberOp = elementwise("clamp_max_number", "x, high scalar", "min(x, high)", "where(x < high, grad, 0)", "")
 )
 
 // Maximum returns the larger of x and y, elementwise; NaN if either is. Where they are equal, each gets half the gradient.

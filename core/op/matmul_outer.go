@@ -15,7 +15,7 @@ func Outer(x, y *core.Tensor) *core.Tensor {
 	if op.err == nil && (x.Dim() != 1 || y.Dim() != 1 || y.IsNumber()) {
 		op.failf(core.ShapeError, "want two vectors, got %s", shapes(x, y))
 	}
-	return op.compose(func() *core.Tensor { return Mul(Reshape(x, x.Numel(), 1), y) })
+	return op.compose(func() *core.Tensor { return Mul(y, Reshape(x, x.Numel(), 1)) }) // the second factor is a number for each row
 }
 
 // Inner returns the sum of the products of x's and y's elements over their last dimensions, which have one size. The

@@ -71,10 +71,19 @@ func newLoopWriter(table string) *loopWriter {
 // instance adds k computed in t.
 func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
 	name := k.Instance(t)
-	loop, pairs := w.loop(k, strings.ReplaceAll(name, ".", "_"), loopText(k, t, false)), "NULL"
+	loop, pairs, scalars := w.loop(k, strings.ReplaceAll(name, ".", "_"), loopText(k, t, elements)), "NULL", "NULL"
 	masked := slices.ContainsFunc(k.In, func(p expr.Param) bool { return p.Kind == expr.Logic }) // which compilers do not vectorise
 	if k.Pairs && !masked && k.Program.Cheap() {
-		pairs = w.loop(k, loop+"_pairs", loopText(k, t, true))
+		pairs = w.loop(k, loop+"_pairs", loopText(k, t, inPairs))
+	}
+	scalar := 0
+	for i, p := range k.In {
+		if p.Scalar {
+			scalar |= 1 << i
+		}
+	}
+	if scalar != 0 {
+		scalars = w.loop(k, loop+"_scalars", loopText(k, t, withScalars))
 	}
 	var types []string
 	for _, p := range k.In {
@@ -84,7 +93,7 @@ func (w *loopWriter) instance(k *expr.Kernel, t expr.Type) {
 		types = append(types, dtypeCode(t, r.Kind()))
 	}
 	w.names = append(w.names, name)
-	fmt.Fprintf(&w.rows, "    {%s, %s, %d, %d, {%s}},\n", loop, pairs, len(k.In), len(k.Program.Results), strings.Join(types, ", "))
+	fmt.Fprintf(&w.rows, "    {%s, %s, %s, %d, %d, %d, {%s}},\n", loop, pairs, scalars, scalar, len(k.In), len(k.Program.Results), strings.Join(types, ", "))
 }
 
 // loop returns the name of a loop of k with the given text, which has that name unless there is one already.
@@ -149,9 +158,19 @@ func memoryType(t expr.Type, k expr.Kind) string {
 	return expr.CType(t, k)
 }
 
+// A form is how the operands of a loop lie in memory.
+type form int
+
+const (
+	elements    form = iota // as an element each
+	inPairs                 // as the parts of complex numbers
+	withScalars             // as an element each, but those that are often numbers as one
+)
+
 // loopText returns the C function of k computed in t, under the name $. All inputs are read before an output is
-// written, since an output may be an input. With pairs, numbers lie in memory as complex ones.
-func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
+// written, since an output may be an input.
+func loopText(k *expr.Kernel, t expr.Type, form form) string {
+	pairs := form == inPairs
 	var head, body []string
 	clones, simd := "PLAIT_CLONES ", "#pragma omp simd"
 	var divisors []expr.Expr
@@ -173,6 +192,13 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 		read := ins[i].element
 		if p.Kind == expr.Logic {
 			read += " != 0"
+		}
+		if form == withScalars && p.Scalar {
+			if k.Program.Uses(p.Name) {
+				head = append(head, fmt.Sprintf("const %s %s_ = in%d[0];", expr.CType(t, p.Kind), p.Name, i))
+			}
+			body = append(body, "")
+			continue
 		}
 		body = append(body, fmt.Sprintf("const %s %s_ = %s;", expr.CType(t, p.Kind), p.Name, read))
 	}
@@ -212,7 +238,7 @@ func loopText(k *expr.Kernel, t expr.Type, pairs bool) string {
 		}
 		fmt.Fprintf(b, "%sfor (int64_t i = %s; i < %s; i++) {\n", indent, first, end)
 		for i, line := range body {
-			if regexp.MustCompile(`\b` + k.In[i].Name + `_\b`).MatchString(text) {
+			if line != "" && regexp.MustCompile(`\b`+k.In[i].Name+`_\b`).MatchString(text) {
 				fmt.Fprintf(b, "%s  %s\n", indent, line)
 			}
 		}

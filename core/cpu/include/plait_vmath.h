@@ -14,6 +14,7 @@
 #include "vmath/gamma.h"
 #include "vmath/hyper.h"
 #include "vmath/log.h"
+#include "vmath/normal.h"
 #include "vmath/pow.h"
 #include "vmath/round.h"
 #include "vmath/trig.h"

@@ -231,6 +231,7 @@ var table = []*Func{
 	wide(vector("erf", math.Erf)),
 	wide(vector("erfc", math.Erfc)),
 	wide(vector("erfinv", math.Erfinv)),
+	wide(vector("normal_cdf", func(x float64) float64 { return 0.5 * (1 + math.Erf(x*0.7071067811865476)) })),
 	vector("lgamma", lgamma),
 	vector("digamma", digamma),
 	wide(vector("sigmoid", func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })),

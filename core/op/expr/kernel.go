@@ -8,8 +8,9 @@ import (
 
 // A Param is an operand of a kernel.
 type Param struct {
-	Name string
-	Kind Kind
+	Name   string
+	Kind   Kind
+	Scalar bool // often a number, which is the same for every element: the CPU has a second loop for that
 }
 
 // A Kernel applies a program to every element of its operands: one output per result of the program.
@@ -23,7 +24,7 @@ type Kernel struct {
 }
 
 // NewKernel parses a kernel. The signature lists the inputs and, after a semicolon, the attributes; an input that holds
-// truth values is followed by "logic":
+// truth values is followed by "logic", one that is often a number by "scalar":
 //
 //	NewKernel("masked_fill", "x, mask logic; value", "where(mask, value, x)")
 func NewKernel(name, signature, body string) (*Kernel, error) {
@@ -39,8 +40,10 @@ func NewKernel(name, signature, body string) (*Kernel, error) {
 		switch {
 		case len(words) == 2 && words[1] == "logic":
 			p.Kind = Logic
+		case len(words) == 2 && words[1] == "scalar":
+			p.Scalar = true
 		case len(words) != 1:
-			return nil, fmt.Errorf("expr: kernel %s: got the parameter %q, want a name or a name and \"logic\"", name, field)
+			return nil, fmt.Errorf("expr: kernel %s: got the parameter %q, want a name, and after it \"logic\", \"scalar\" or nothing", name, field)
 		}
 		k.In = append(k.In, p)
 		scope[p.Name] = p.Kind

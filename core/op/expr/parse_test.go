@@ -106,10 +106,14 @@ func TestFreeNamesAndDomain(t *testing.T) {
 func TestNewKernel(t *testing.T) {
 	k, err := NewKernel("masked_fill", "x, mask logic; value", "where(mask, value, x)")
 	require.NoError(t, err)
-	require.Equal(t, []Param{{"x", Number}, {"mask", Logic}}, k.In)
+	require.Equal(t, []Param{{Name: "x"}, {Name: "mask", Kind: Logic}}, k.In)
 	require.Equal(t, []string{"value"}, k.Attrs)
 	require.Equal(t, []Type{F32, F64, I64}, k.Types())
 	require.Equal(t, "masked_fill.f32", k.Instance(F32))
+
+	k, err = NewKernel("add", "x, y scalar", "x + y")
+	require.NoError(t, err)
+	require.Equal(t, []Param{{Name: "x"}, {Name: "y", Scalar: true}}, k.In)
 
 	k, err = NewKernel("and", "x logic, y logic", "x && y")
 	require.NoError(t, err)

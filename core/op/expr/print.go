@@ -12,7 +12,7 @@ type dialect struct {
 	constant func(*Const) string
 	name     func(string) string
 	// form returns a template with $1, $2, ... for the arguments, or the name of a function to call.
-	form func(*Func) string
+	form func(*Call) string
 	// infix reports whether the target has f's own symbol with the same meaning.
 	infix func(f *Func) bool
 	// strict puts parentheses where C compilers and WGSL ask for them.
@@ -30,7 +30,7 @@ func (d *dialect) print(e Expr, level int) string {
 		if e.Fn.symbol != "" && d.infix(e.Fn) {
 			return d.operator(e, level)
 		}
-		form := d.form(e.Fn)
+		form := d.form(e)
 		template := strings.Contains(form, "$")
 		var args, pairs []string
 		for i, a := range e.Args {
@@ -81,7 +81,7 @@ func always(*Func) bool { return true }
 var source = &dialect{
 	constant: func(c *Const) string { return c.Text },
 	name:     func(s string) string { return s },
-	form:     func(f *Func) string { return f.Name },
+	form:     func(c *Call) string { return c.Fn.Name },
 	infix:    always,
 }
 
@@ -114,8 +114,11 @@ func cDialect(t Type) *dialect {
 		}
 		return decimal(text)
 	}
-	d.form = func(f *Func) string {
+	d.form = func(c *Call) string {
+		f := c.Fn
 		switch {
+		case f.Name == "where" && t.Float() && chosen(c):
+			return "plait_vm_pick" + suffix(t)
 		case f.Name == "where":
 			return "($1 ? $2 : $3)"
 		case f.vmath && t.Float():
@@ -125,6 +128,12 @@ func cDialect(t Type) *dialect {
 	}
 	d.infix = func(f *Func) bool { return t.Float() || f.result == Logic }
 	return d
+}
+
+// chosen reports whether e is a variable or a constant, or chooses among such: masks then take fewer instructions than a condition.
+func chosen(e Expr) bool {
+	c, ok := e.(*Call)
+	return !ok || c.Fn.Name == "where" && chosen(c.Args[1]) && chosen(c.Args[2])
 }
 
 // C prints the program for t as C statements: one definition for each intermediate value, then what emit makes of each
@@ -138,11 +147,11 @@ func (p *Program) NearC(t Type, emit func(i int, value string) string) string {
 	d := cDialect(t)
 	form := d.form
 	calls := p.Near(t)
-	d.form = func(f *Func) string {
-		if slices.ContainsFunc(calls, func(c *Call) bool { return c.Fn == f }) {
-			return "plait_vm_near_" + f.Name + suffix(t)
+	d.form = func(c *Call) string {
+		if slices.ContainsFunc(calls, func(near *Call) bool { return near.Fn == c.Fn }) {
+			return "plait_vm_near_" + c.Fn.Name + suffix(t)
 		}
-		return form(f)
+		return form(c)
 	}
 	return p.c(t, d, emit)
 }
@@ -214,7 +223,8 @@ func wgslDialect(t Type) *dialect {
 		}
 		return decimal(c.Text) + "f"
 	}
-	d.form = func(f *Func) string {
+	d.form = func(c *Call) string {
+		f := c.Fn
 		switch {
 		case f.Name == "where":
 			return "select($3, $2, $1)"

@@ -76,6 +76,7 @@ static f64 plait_acosh_f64(f64 x) { return ::acosh(x); }
 static f64 plait_atanh_f64(f64 x) { return ::atanh(x); }
 static f64 plait_erf_f64(f64 x) { return ::erf(x); }
 static f64 plait_erfc_f64(f64 x) { return ::erfc(x); }
+static f64 plait_normal_cdf_f64(f64 x) { return 0.5 * (1 + ::erf(x * 0.70710678118654752440)); }
 static f64 plait_erfinv_f64(f64 x) { return ::erfinv(x); }
 static f64 plait_lgamma_f64(f64 x) { return ::lgamma(x); }
 

@@ -22,6 +22,7 @@ fn plait_erf_f32(x: f32) -> f32 {
   if (a < 1.0) { return plait_erf_near(x); }
   return plait_copysign_f32(1.0 - plait_exp_of_square(a) * plait_erfcx(a), x);
 }
+fn plait_normal_cdf_f32(x: f32) -> f32 { return 0.5 * (1.0 + plait_erf_f32(x * 0.70710678)); }
 fn plait_erfc_f32(x: f32) -> f32 {
   if (plait_isnan_f32(x)) { return x; }
   if (abs(x) < 0.9) { return 1.0 - plait_erf_near(x); }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -163,6 +164,44 @@ func TestNumbersAreScalarsOfTheLoop(t *testing.T) {
 	require.Equal(t, 1.0, mask.Value(0))
 }
 
+// TestNumbersForRows compares a second operand that is the same along a row, which a loop reads once, with one that has all elements:
+// in every layout and dtype of the first, with rows on both sides of the shortest ones that get a loop, and outputs of any size.
+func TestNumbersForRows(t *testing.T) {
+	workers := pool.New(2)
+	defer workers.Close()
+	rng := rand.New(rand.NewPCG(9, 10))
+	for _, dtype := range []int{rawtensor.Float32, rawtensor.Float16, rawtensor.Int64} {
+		for _, shape := range [][]int{{70, 31}, {70, 32}, {5, 7, 40}, {3, 20000}, {600, 300}} {
+			column := slices.Clone(shape)
+			column[len(shape)-1] = 1
+			for name, x := range rawtensor.Layouts(t, dtype, shape) {
+				x.Random(rng)
+				y := rawtensor.New(t, rawtensor.Float32, column...).Random(rng)
+				out := rawtensor.New(t, rawtensor.Float32, shape...)
+				for _, kernel := range []string{"sub.f32", "lerp.f32", "clamp_numbers.f32"} {
+					c := callOf([]*rawtensor.Tensor{out}, []*rawtensor.Tensor{x, y})
+					if kernel != "sub.f32" {
+						c = callOf([]*rawtensor.Tensor{out}, []*rawtensor.Tensor{x, y, y})
+					}
+					require.NoError(t, runKernel(t, workers.Ptr(), kernel, c))
+					spread := y.Expand(shape...).Clone(t)
+					for i := 1; i < len(c.Ins); i++ {
+						c.Ins[i] = operandOf(spread)
+					}
+					want := rawtensor.New(t, rawtensor.Float32, shape...)
+					c.Outs[0] = operandOf(want)
+					require.NoError(t, runKernel(t, nil, kernel, c))
+					want.Each(func(i []int) {
+						if want.Bits(i...) != out.Bits(i...) {
+							require.Equal(t, want.Value(i...), out.Value(i...), "%s of %s %s %v at %v", kernel, rawtensor.Name(dtype), name, shape, i)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 func TestAttributes(t *testing.T) {
 	for _, c := range []struct {
 		kernel string
@@ -231,6 +270,13 @@ func TestNonTemporalStores(t *testing.T) {
 	for i, v := range outs {
 		if v != 2*xs[i] {
 			require.Equal(t, 2*xs[i], v, "at %d", i)
+		}
+	}
+	c.Ins[1] = numberOf(3)
+	require.NoError(t, runKernel(t, nil, "add.f32", c))
+	for i, v := range outs {
+		if v != xs[i]+3 {
+			require.Equal(t, xs[i]+3, v, "at %d", i)
 		}
 	}
 }

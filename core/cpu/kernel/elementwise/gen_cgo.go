@@ -3,7 +3,7 @@
 package elementwise
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xbae46f4d
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc4825c2d
 #cgo noescape plaitk_elementwise_start
 #cgo nocallback plaitk_elementwise_start
 */

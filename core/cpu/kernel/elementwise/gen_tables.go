@@ -4,7 +4,7 @@ package elementwise
 
 /*
 #include "c/elementwise.h"
-extern const plaitk_elementwise_kernel plaitk_elementwise_activation[118];
+extern const plaitk_elementwise_kernel plaitk_elementwise_activation[122];
 extern const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[132];
 extern const plaitk_elementwise_kernel plaitk_elementwise_comparison[108];
 extern const plaitk_elementwise_kernel plaitk_elementwise_complex[21];
@@ -40,6 +40,10 @@ func init() {
 		"gelu_tanh.f64",
 		"gelu_tanh.grad.x.f32",
 		"gelu_tanh.grad.x.f64",
+		"normal_cdf.f32",
+		"normal_cdf.f64",
+		"normal_cdf.grad.x.f32",
+		"normal_cdf.grad.x.f64",
 		"glu.f32",
 		"glu.f64",
 		"glu.grad.a.f32",

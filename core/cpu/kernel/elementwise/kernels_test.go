@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,9 +28,12 @@ func TestKernelsAgreeWithTheInterpreter(t *testing.T) {
 				for _, ct := range k.Types() {
 					seen++
 					t.Run(k.Instance(ct), func(t *testing.T) {
-						compare(t, k, ct, false)
+						compare(t, k, ct, false, false)
 						if k.Pairs {
-							compare(t, k, ct, true)
+							compare(t, k, ct, true, false)
+						}
+						if slices.ContainsFunc(k.In, func(p expr.Param) bool { return p.Scalar }) {
+							compare(t, k, ct, false, true)
 						}
 					})
 				}
@@ -39,8 +43,9 @@ func TestKernelsAgreeWithTheInterpreter(t *testing.T) {
 	require.Greater(t, seen, 500)
 }
 
-// compare runs a kernel. With pairs, every two numbers in turn lie in memory as the parts of complex ones do.
-func compare(t *testing.T, k *expr.Kernel, ct expr.Type, pairs bool) {
+// compare runs a kernel. With pairs, every two numbers in turn lie in memory as the parts of complex ones do. With scalars, the operands
+// that are often numbers are that.
+func compare(t *testing.T, k *expr.Kernel, ct expr.Type, pairs, scalars bool) {
 	h := fnv.New64a()
 	h.Write([]byte(k.Instance(ct)))
 	rng := rand.New(rand.NewPCG(h.Sum64(), 0))
@@ -73,9 +78,19 @@ func compare(t *testing.T, k *expr.Kernel, ct expr.Type, pairs bool) {
 	}
 	for _, p := range k.In {
 		x := empty(p.Kind)
-		x.Fill(func(i []int) float64 { return element(rng, ct, p.Kind, i[0]) })
+		number := element(rng, ct, p.Kind, elements)
+		x.Fill(func(i []int) float64 {
+			if scalars && p.Scalar {
+				return number
+			}
+			return element(rng, ct, p.Kind, i[0])
+		})
 		ins = append(ins, x)
-		c.Ins = append(c.Ins, operand(x))
+		o := operand(x)
+		if scalars && p.Scalar {
+			o = core.Operand{IsNumber: true, Number: core.Number{Float: x.Value(0), Int: int64(number)}}
+		}
+		c.Ins = append(c.Ins, o)
 	}
 	for _, e := range k.Program.Results {
 		if len(k.Program.Results) == 1 {

@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5d17fe06
+#cgo CFLAGS: -DPLAIT_HEADERS=0xdc2727e0
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -21,11 +21,12 @@ typedef union {
 typedef int64_t (*plaitk_elementwise_loop)(void *const *in, void *const *out, const plaitk_scalar *attr, int64_t n);
 
 // One entry of a generated table. A kernel whose numbers are the parts of complex ones, in turn, may have a second loop, whose
-// operands are these numbers as they lie in memory. type has the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
+// operands are these numbers as they lie in memory. One whose inputs of the bits in `scalar` are often numbers has a loop that reads a single
+// element of each of these. type has the dtype of each operand in the loop, inputs first: PLAIT_BOOL, PLAIT_I64,
 // PLAIT_F32 or PLAIT_F64.
 typedef struct {
-  plaitk_elementwise_loop loop, pairs;
-  uint8_t nin, nout;
+  plaitk_elementwise_loop loop, pairs, scalars;
+  uint8_t scalar, nin, nout;
   uint8_t type[PLAITK_ELEMENTWISE_MAX_OPERANDS];
 } plaitk_elementwise_kernel;
 

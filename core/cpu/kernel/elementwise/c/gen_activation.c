@@ -150,31 +150,31 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(elu_grad_x_f64) {
   return 0;
 }
 
-// 0.5 * x * (1 + erf(x * 0.7071067811865476))
+// x * normal_cdf(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_f32) {
   const float *in0 = in[0];
   float *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    out0[i] = 0.5f * x_ * (1.0f + plait_vm_erff(x_ * 0.7071067811865476f));
+    out0[i] = x_ * plait_vm_normal_cdff(x_);
   }
   return 0;
 }
 
-// 0.5 * x * (1 + erf(x * 0.7071067811865476))
+// x * normal_cdf(x)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_f64) {
   const double *in0 = in[0];
   double *out0 = out[0];
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    out0[i] = 0.5 * x_ * (1.0 + plait_vm_erf(x_ * 0.7071067811865476));
+    out0[i] = x_ * plait_vm_normal_cdf(x_);
   }
   return 0;
 }
 
-// grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x))
+// grad * (normal_cdf(x) + x * 0.3989422804014327 * exp(-0.5 * x * x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -183,12 +183,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = grad_ * (0.5f * (1.0f + plait_vm_erff(x_ * 0.7071067811865476f)) + x_ * 0.3989422804014327f * plait_vm_expf(-0.5f * x_ * x_));
+    out0[i] = grad_ * (plait_vm_normal_cdff(x_) + x_ * 0.3989422804014327f * plait_vm_expf(-0.5f * x_ * x_));
   }
   return 0;
 }
 
-// grad * (0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x))
+// grad * (normal_cdf(x) + x * 0.3989422804014327 * exp(-0.5 * x * x))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -197,7 +197,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = grad_ * (0.5 * (1.0 + plait_vm_erf(x_ * 0.7071067811865476)) + x_ * 0.3989422804014327 * plait_vm_exp(-0.5 * x_ * x_));
+    out0[i] = grad_ * (plait_vm_normal_cdf(x_) + x_ * 0.3989422804014327 * plait_vm_exp(-0.5 * x_ * x_));
   }
   return 0;
 }
@@ -252,6 +252,58 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gelu_tanh_grad_x_f64) {
     const double x_ = in1[i];
     const double t_ = plait_vm_tanh(0.7978845608028654 * (x_ + 0.044715 * x_ * x_ * x_));
     out0[i] = grad_ * 0.5 * (1.0 + t_ + x_ * (1.0 - t_ * t_) * 0.7978845608028654 * (1.0 + 0.134145 * x_ * x_));
+  }
+  return 0;
+}
+
+// normal_cdf(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(normal_cdf_f32) {
+  const float *in0 = in[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = plait_vm_normal_cdff(x_);
+  }
+  return 0;
+}
+
+// normal_cdf(x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(normal_cdf_f64) {
+  const double *in0 = in[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = plait_vm_normal_cdf(x_);
+  }
+  return 0;
+}
+
+// grad * 0.3989422804014327 * exp(-0.5 * x * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(normal_cdf_grad_x_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = grad_ * 0.3989422804014327f * plait_vm_expf(-0.5f * x_ * x_);
+  }
+  return 0;
+}
+
+// grad * 0.3989422804014327 * exp(-0.5 * x * x)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(normal_cdf_grad_x_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = grad_ * 0.3989422804014327 * plait_vm_exp(-0.5 * x_ * x_);
   }
   return 0;
 }
@@ -326,7 +378,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_f32) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0f : x_);
+    out0[i] = plait_vm_pickf((x_ >= -lambda_) & (x_ <= lambda_), 0.0f, x_);
   }
   return 0;
 }
@@ -339,7 +391,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_f64) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0 : x_);
+    out0[i] = plait_vm_pick((x_ >= -lambda_) & (x_ <= lambda_), 0.0, x_);
   }
   return 0;
 }
@@ -367,7 +419,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf((x_ >= -lambda_) & (x_ <= lambda_), 0.0f, grad_);
   }
   return 0;
 }
@@ -382,7 +434,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardshrink_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = (((x_ >= -lambda_) & (x_ <= lambda_)) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick((x_ >= -lambda_) & (x_ <= lambda_), 0.0, grad_);
   }
   return 0;
 }
@@ -544,7 +596,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf((x_ <= low_) | (x_ >= high_), 0.0f, grad_);
   }
   return 0;
 }
@@ -560,7 +612,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hardtanh_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = (((x_ <= low_) | (x_ >= high_)) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick((x_ <= low_) | (x_ >= high_), 0.0, grad_);
   }
   return 0;
 }
@@ -893,7 +945,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float out_ = in1[i];
-    out0[i] = ((out_ <= 0.0f) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf(out_ <= 0.0f, 0.0f, grad_);
   }
   return 0;
 }
@@ -907,7 +959,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double out_ = in1[i];
-    out0[i] = ((out_ <= 0.0) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick(out_ <= 0.0, 0.0, grad_);
   }
   return 0;
 }
@@ -957,7 +1009,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = (((x_ <= 0.0f) | (x_ >= 6.0f)) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf((x_ <= 0.0f) | (x_ >= 6.0f), 0.0f, grad_);
   }
   return 0;
 }
@@ -971,7 +1023,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(relu6_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = (((x_ <= 0.0) | (x_ >= 6.0)) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick((x_ <= 0.0) | (x_ >= 6.0), 0.0, grad_);
   }
   return 0;
 }
@@ -1855,7 +1907,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_f32) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    out0[i] = ((x_ <= threshold_) ? value_ : x_);
+    out0[i] = plait_vm_pickf(x_ <= threshold_, value_, x_);
   }
   return 0;
 }
@@ -1869,7 +1921,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_f64) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    out0[i] = ((x_ <= threshold_) ? value_ : x_);
+    out0[i] = plait_vm_pick(x_ <= threshold_, value_, x_);
   }
   return 0;
 }
@@ -1898,7 +1950,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = ((x_ <= threshold_) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf(x_ <= threshold_, 0.0f, grad_);
   }
   return 0;
 }
@@ -1913,128 +1965,132 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(threshold_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = ((x_ <= threshold_) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick(x_ <= threshold_, 0.0, grad_);
   }
   return 0;
 }
 
-const plaitk_elementwise_kernel plaitk_elementwise_activation[118] = {
-    {celu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {celu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {celu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {celu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {elu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {elu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {elu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {elu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gelu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {gelu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {gelu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gelu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gelu_tanh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {gelu_tanh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {gelu_tanh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gelu_tanh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {glu_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {glu_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {glu_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {glu_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {glu_grad_b_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {glu_grad_b_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hardshrink_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {hardshrink_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {hardshrink_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {hardshrink_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hardshrink_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hardsigmoid_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {hardsigmoid_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {hardsigmoid_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hardsigmoid_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hardswish_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {hardswish_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {hardswish_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hardswish_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hardtanh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {hardtanh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {hardtanh_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {hardtanh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hardtanh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {leaky_relu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {leaky_relu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {leaky_relu_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {leaky_relu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {leaky_relu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsigmoid_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {logsigmoid_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {logsigmoid_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsigmoid_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mish_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {mish_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {mish_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mish_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {prelu_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {prelu_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {prelu_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {prelu_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {prelu_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {prelu_grad_w_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {prelu_grad_w_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {relu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {relu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {relu_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {relu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {relu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {relu6_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {relu6_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {relu6_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {relu6_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {relu6_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {selu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {selu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {selu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {selu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sigmoid_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sigmoid_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sigmoid_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sigmoid_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sigmoid_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sigmoid_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {silu_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {silu_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {silu_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {silu_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {silu_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {silu_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {softplus_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {softplus_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {softplus_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {softplus_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {softshrink_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {softshrink_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {softshrink_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {hardshrink_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hardshrink_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {softsign_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {softsign_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {softsign_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {softsign_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {softsign_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {softsign_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tanh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {tanh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {tanh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tanh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tanh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tanh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tanhshrink_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {tanhshrink_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {tanhshrink_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tanhshrink_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tanhshrink_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tanhshrink_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {threshold_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {threshold_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {threshold_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {threshold_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {threshold_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+const plaitk_elementwise_kernel plaitk_elementwise_activation[122] = {
+    {celu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {celu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {celu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {celu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {elu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {elu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {elu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {elu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gelu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {gelu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {gelu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gelu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gelu_tanh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {gelu_tanh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {gelu_tanh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gelu_tanh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {normal_cdf_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {normal_cdf_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {normal_cdf_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {normal_cdf_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {glu_grad_b_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {glu_grad_b_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardshrink_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardshrink_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardshrink_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardshrink_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardshrink_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardsigmoid_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardsigmoid_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardsigmoid_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardsigmoid_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardswish_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardswish_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardswish_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardswish_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hardtanh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {hardtanh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hardtanh_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardtanh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardtanh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {leaky_relu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {leaky_relu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {leaky_relu_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {leaky_relu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {leaky_relu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsigmoid_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {logsigmoid_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {logsigmoid_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsigmoid_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mish_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {mish_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {mish_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mish_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {prelu_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prelu_grad_w_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prelu_grad_w_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {relu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {relu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {relu_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {relu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {relu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {relu6_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {relu6_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {relu6_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {relu6_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {relu6_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {selu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {selu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {selu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {selu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sigmoid_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sigmoid_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sigmoid_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sigmoid_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sigmoid_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sigmoid_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {silu_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {silu_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {silu_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {silu_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {silu_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {silu_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softplus_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softplus_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softplus_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softplus_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softshrink_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softshrink_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softshrink_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {hardshrink_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hardshrink_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softsign_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {softsign_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {softsign_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softsign_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {softsign_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {softsign_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {tanh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {tanh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tanhshrink_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tanhshrink_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {threshold_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {threshold_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {threshold_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {threshold_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {threshold_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

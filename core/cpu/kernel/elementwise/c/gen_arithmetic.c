@@ -108,6 +108,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f32) {
 }
 
 // x + y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ + y_;
+  }
+  return 0;
+}
+
+// x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -122,6 +136,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f64) {
 }
 
 // x + y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ + y_;
+  }
+  return 0;
+}
+
+// x + y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -130,6 +158,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = ew_add_i64(x_, y_);
+  }
+  return 0;
+}
+
+// x + y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = ew_add_i64(x_, y_);
   }
   return 0;
@@ -225,6 +267,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_f32) {
 }
 
 // x + alpha * y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  float *out0 = out[0];
+  const float alpha_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ + alpha_ * y_;
+  }
+  return 0;
+}
+
+// x + alpha * y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -240,6 +297,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_f64) {
 }
 
 // x + alpha * y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  double *out0 = out[0];
+  const double alpha_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ + alpha_ * y_;
+  }
+  return 0;
+}
+
+// x + alpha * y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -249,6 +321,21 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = ew_add_i64(x_, ew_mul_i64(alpha_, y_));
+  }
+  return 0;
+}
+
+// x + alpha * y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(add_scaled_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  int64_t *out0 = out[0];
+  const int64_t alpha_ = (int64_t)attr[0].i;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = ew_add_i64(x_, ew_mul_i64(alpha_, y_));
   }
   return 0;
@@ -476,8 +563,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32) {
     const float br_ = in4[i];
     const float bi_ = in5[i];
     const bool w_ = ew_abs_f32(br_) >= ew_abs_f32(bi_);
-    const float u_ = (w_ ? br_ : bi_);
-    const float v_ = (w_ ? bi_ : br_);
+    const float u_ = plait_vm_pickf(w_, br_, bi_);
+    const float v_ = plait_vm_pickf(w_, bi_, br_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
@@ -504,8 +591,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f32_pairs) {
     const float br_ = in2[2 * i];
     const float bi_ = in2[2 * i + 1];
     const bool w_ = ew_abs_f32(br_) >= ew_abs_f32(bi_);
-    const float u_ = (w_ ? br_ : bi_);
-    const float v_ = (w_ ? bi_ : br_);
+    const float u_ = plait_vm_pickf(w_, br_, bi_);
+    const float v_ = plait_vm_pickf(w_, bi_, br_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
@@ -536,8 +623,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64) {
     const double br_ = in4[i];
     const double bi_ = in5[i];
     const bool w_ = ew_abs_f64(br_) >= ew_abs_f64(bi_);
-    const double u_ = (w_ ? br_ : bi_);
-    const double v_ = (w_ ? bi_ : br_);
+    const double u_ = plait_vm_pick(w_, br_, bi_);
+    const double v_ = plait_vm_pick(w_, bi_, br_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
@@ -564,8 +651,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(addcdiv_complex_f64_pairs) {
     const double br_ = in2[2 * i];
     const double bi_ = in2[2 * i + 1];
     const bool w_ = ew_abs_f64(br_) >= ew_abs_f64(bi_);
-    const double u_ = (w_ ? br_ : bi_);
-    const double v_ = (w_ ? bi_ : br_);
+    const double u_ = plait_vm_pick(w_, br_, bi_);
+    const double v_ = plait_vm_pick(w_, bi_, br_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (ar_ + ai_ * k_) : (ar_ * k_ + ai_)) / n_;
@@ -764,6 +851,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f32) {
 }
 
 // x / y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ / y_;
+  }
+  return 0;
+}
+
+// x / y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -772,6 +873,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
+    out0[i] = x_ / y_;
+  }
+  return 0;
+}
+
+// x / y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
     out0[i] = x_ / y_;
   }
   return 0;
@@ -794,6 +909,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f32) {
 }
 
 // -grad * (x / y / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float y_ = in2[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = -grad_ * (x_ / y_ / y_);
+  }
+  return 0;
+}
+
+// -grad * (x / y / y)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -804,6 +935,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
+    out0[i] = -grad_ * (x_ / y_ / y_);
+  }
+  return 0;
+}
+
+// -grad * (x / y / y)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_grad_y_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double y_ = in2[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
     out0[i] = -grad_ * (x_ / y_ / y_);
   }
   return 0;
@@ -824,8 +971,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32) {
     const float yr_ = in2[i];
     const float yi_ = in3[i];
     const bool w_ = ew_abs_f32(yr_) >= ew_abs_f32(yi_);
-    const float u_ = (w_ ? yr_ : yi_);
-    const float v_ = (w_ ? yi_ : yr_);
+    const float u_ = plait_vm_pickf(w_, yr_, yi_);
+    const float v_ = plait_vm_pickf(w_, yi_, yr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
@@ -848,8 +995,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f32_pairs) {
     const float yr_ = in1[2 * i];
     const float yi_ = in1[2 * i + 1];
     const bool w_ = ew_abs_f32(yr_) >= ew_abs_f32(yi_);
-    const float u_ = (w_ ? yr_ : yi_);
-    const float v_ = (w_ ? yi_ : yr_);
+    const float u_ = plait_vm_pickf(w_, yr_, yi_);
+    const float v_ = plait_vm_pickf(w_, yi_, yr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
@@ -875,8 +1022,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64) {
     const double yr_ = in2[i];
     const double yi_ = in3[i];
     const bool w_ = ew_abs_f64(yr_) >= ew_abs_f64(yi_);
-    const double u_ = (w_ ? yr_ : yi_);
-    const double v_ = (w_ ? yi_ : yr_);
+    const double u_ = plait_vm_pick(w_, yr_, yi_);
+    const double v_ = plait_vm_pick(w_, yi_, yr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
@@ -899,8 +1046,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(div_complex_f64_pairs) {
     const double yr_ = in1[2 * i];
     const double yi_ = in1[2 * i + 1];
     const bool w_ = ew_abs_f64(yr_) >= ew_abs_f64(yi_);
-    const double u_ = (w_ ? yr_ : yi_);
-    const double v_ = (w_ ? yi_ : yr_);
+    const double u_ = plait_vm_pick(w_, yr_, yi_);
+    const double v_ = plait_vm_pick(w_, yi_, yr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (xr_ + xi_ * k_) : (xr_ * k_ + xi_)) / n_;
@@ -1111,6 +1258,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f32) {
 }
 
 // where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float weight_ = in2[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    const float y_ = in1[i];
+    out0[i] = ((ew_abs_f32(weight_) < 0.5f) ? (x_ + weight_ * (y_ - x_)) : (y_ - (y_ - x_) * (1.0f - weight_)));
+  }
+  return 0;
+}
+
+// where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1121,6 +1284,22 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f64) {
     const double x_ = in0[i];
     const double y_ = in1[i];
     const double weight_ = in2[i];
+    out0[i] = ((ew_abs_f64(weight_) < 0.5) ? (x_ + weight_ * (y_ - x_)) : (y_ - (y_ - x_) * (1.0 - weight_)));
+  }
+  return 0;
+}
+
+// where(abs(weight) < 0.5, x + weight * (y - x), y - (y - x) * (1 - weight))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double weight_ = in2[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    const double y_ = in1[i];
     out0[i] = ((ew_abs_f64(weight_) < 0.5) ? (x_ + weight_ * (y_ - x_)) : (y_ - (y_ - x_) * (1.0 - weight_)));
   }
   return 0;
@@ -1141,6 +1320,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f32) {
 }
 
 // grad * (1 - weight)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float weight_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    out0[i] = grad_ * (1.0f - weight_);
+  }
+  return 0;
+}
+
+// grad * (1 - weight)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1149,6 +1342,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double weight_ = in1[i];
+    out0[i] = grad_ * (1.0 - weight_);
+  }
+  return 0;
+}
+
+// grad * (1 - weight)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_x_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double weight_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
     out0[i] = grad_ * (1.0 - weight_);
   }
   return 0;
@@ -1169,6 +1376,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f32) {
 }
 
 // grad * weight
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float weight_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    out0[i] = grad_ * weight_;
+  }
+  return 0;
+}
+
+// grad * weight
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1177,6 +1398,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double weight_ = in1[i];
+    out0[i] = grad_ * weight_;
+  }
+  return 0;
+}
+
+// grad * weight
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_grad_y_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double weight_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
     out0[i] = grad_ * weight_;
   }
   return 0;
@@ -1237,8 +1472,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lerp_complex_f32) {
     const float di_ = yi_ - xi_;
     const float ur_ = (near_ ? weightr_ : (weightr_ - 1.0f));
     const float ui_ = weighti_;
-    out0[i] = (near_ ? xr_ : yr_) + ur_ * dr_ - ui_ * di_;
-    out1[i] = (near_ ? xi_ : yi_) + ur_ * di_ + ui_ * dr_;
+    out0[i] = plait_vm_pickf(near_, xr_, yr_) + ur_ * dr_ - ui_ * di_;
+    out1[i] = plait_vm_pickf(near_, xi_, yi_) + ur_ * di_ + ui_ * dr_;
   }
   return 0;
 }
@@ -1265,8 +1500,8 @@ PLAITK_ELEMENTWISE_LOOP(lerp_complex_f64) {
     const double di_ = yi_ - xi_;
     const double ur_ = (near_ ? weightr_ : (weightr_ - 1.0));
     const double ui_ = weighti_;
-    out0[i] = (near_ ? xr_ : yr_) + ur_ * dr_ - ui_ * di_;
-    out1[i] = (near_ ? xi_ : yi_) + ur_ * di_ + ui_ * dr_;
+    out0[i] = plait_vm_pick(near_, xr_, yr_) + ur_ * dr_ - ui_ * di_;
+    out1[i] = plait_vm_pick(near_, xi_, yi_) + ur_ * di_ + ui_ * dr_;
   }
   return 0;
 }
@@ -1280,6 +1515,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = ew_mul_i64(x_, y_);
+  }
+  return 0;
+}
+
+// x * y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(mul_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = ew_mul_i64(x_, y_);
   }
   return 0;
@@ -1623,8 +1872,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(pow_complex_f32) {
     const float a_ = plait_vm_atan2f(xi_, xr_);
     const float m_ = plait_vm_expf(yr_ * l_ - yi_ * a_);
     const float t_ = yr_ * a_ + yi_ * l_;
-    out0[i] = ((r_ == 0.0f) ? (((yr_ == 0.0f) & (yi_ == 0.0f)) ? 1.0f : ((yr_ > 0.0f) ? 0.0f : NAN)) : (m_ * plait_vm_cosf(t_)));
-    out1[i] = ((r_ == 0.0f) ? ((yr_ >= 0.0f) ? 0.0f : NAN) : (m_ * plait_vm_sinf(t_)));
+    out0[i] = ((r_ == 0.0f) ? plait_vm_pickf((yr_ == 0.0f) & (yi_ == 0.0f), 1.0f, plait_vm_pickf(yr_ > 0.0f, 0.0f, NAN)) : (m_ * plait_vm_cosf(t_)));
+    out1[i] = ((r_ == 0.0f) ? plait_vm_pickf(yr_ >= 0.0f, 0.0f, NAN) : (m_ * plait_vm_sinf(t_)));
   }
   return 0;
 }
@@ -1647,8 +1896,8 @@ PLAITK_ELEMENTWISE_LOOP(pow_complex_f64) {
     const double a_ = plait_vm_atan2(xi_, xr_);
     const double m_ = plait_vm_exp(yr_ * l_ - yi_ * a_);
     const double t_ = yr_ * a_ + yi_ * l_;
-    out0[i] = ((r_ == 0.0) ? (((yr_ == 0.0) & (yi_ == 0.0)) ? 1.0 : ((yr_ > 0.0) ? 0.0 : (double)NAN)) : (m_ * plait_vm_cos(t_)));
-    out1[i] = ((r_ == 0.0) ? ((yr_ >= 0.0) ? 0.0 : (double)NAN) : (m_ * plait_vm_sin(t_)));
+    out0[i] = ((r_ == 0.0) ? plait_vm_pick((yr_ == 0.0) & (yi_ == 0.0), 1.0, plait_vm_pick(yr_ > 0.0, 0.0, (double)NAN)) : (m_ * plait_vm_cos(t_)));
+    out1[i] = ((r_ == 0.0) ? plait_vm_pick(yr_ >= 0.0, 0.0, (double)NAN) : (m_ * plait_vm_sin(t_)));
   }
   return 0;
 }
@@ -1848,8 +2097,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32) {
     const float xr_ = in0[i];
     const float xi_ = in1[i];
     const bool w_ = ew_abs_f32(xr_) >= ew_abs_f32(xi_);
-    const float u_ = (w_ ? xr_ : xi_);
-    const float v_ = (w_ ? xi_ : xr_);
+    const float u_ = plait_vm_pickf(w_, xr_, xi_);
+    const float v_ = plait_vm_pickf(w_, xi_, xr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
@@ -1869,8 +2118,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f32_pairs) {
     const float xr_ = in0[2 * i];
     const float xi_ = in0[2 * i + 1];
     const bool w_ = ew_abs_f32(xr_) >= ew_abs_f32(xi_);
-    const float u_ = (w_ ? xr_ : xi_);
-    const float v_ = (w_ ? xi_ : xr_);
+    const float u_ = plait_vm_pickf(w_, xr_, xi_);
+    const float v_ = plait_vm_pickf(w_, xi_, xr_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
@@ -1892,8 +2141,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64) {
     const double xr_ = in0[i];
     const double xi_ = in1[i];
     const bool w_ = ew_abs_f64(xr_) >= ew_abs_f64(xi_);
-    const double u_ = (w_ ? xr_ : xi_);
-    const double v_ = (w_ ? xi_ : xr_);
+    const double u_ = plait_vm_pick(w_, xr_, xi_);
+    const double v_ = plait_vm_pick(w_, xi_, xr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
@@ -1913,8 +2162,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(reciprocal_complex_f64_pairs) {
     const double xr_ = in0[2 * i];
     const double xi_ = in0[2 * i + 1];
     const bool w_ = ew_abs_f64(xr_) >= ew_abs_f64(xi_);
-    const double u_ = (w_ ? xr_ : xi_);
-    const double v_ = (w_ ? xi_ : xr_);
+    const double u_ = plait_vm_pick(w_, xr_, xi_);
+    const double v_ = plait_vm_pick(w_, xi_, xr_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
@@ -2245,6 +2494,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f32) {
 }
 
 // x - y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ - y_;
+  }
+  return 0;
+}
+
+// x - y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -2259,6 +2522,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f64) {
 }
 
 // x - y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ - y_;
+  }
+  return 0;
+}
+
+// x - y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -2267,6 +2544,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = ew_sub_i64(x_, y_);
+  }
+  return 0;
+}
+
+// x - y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sub_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = ew_sub_i64(x_, y_);
   }
   return 0;
@@ -2390,136 +2681,136 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(trunc_divide_float_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_arithmetic[132] = {
-    {abs_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {abs_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {abs_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {abs_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {abs_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {abs_complex_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {abs_complex_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {add_complex_f32, add_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_complex_f64, add_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_scaled_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_scaled_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_scaled_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {add_scaled_grad_y_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {add_scaled_grad_y_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {add_scaled_complex_f32, add_scaled_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_scaled_complex_f64, add_scaled_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_grad_b_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_grad_b_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcdiv_complex_f32, addcdiv_complex_f32_pairs, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcdiv_complex_f64, addcdiv_complex_f64_pairs, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {addcmul_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_grad_a_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_grad_a_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {addcmul_complex_f32, addcmul_complex_f32_pairs, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {addcmul_complex_f64, addcmul_complex_f64_pairs, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {div_complex_f32, div_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {div_complex_f64, div_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {floor_divide_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {floor_divide_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {floor_divide_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {fmod_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmod_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmod_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {fmod_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmod_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gcd_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {lcm_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {lerp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_weight_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_weight_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_complex_f32, NULL, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_complex_f64, NULL, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lerp_grad_y_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lerp_grad_y_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mul_complex_f32, mul_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mul_complex_f64, mul_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {neg_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {neg_complex_f32, neg_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {neg_complex_f64, neg_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {pow_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_grad_y_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_grad_y_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {pow_complex_f32, NULL, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {pow_complex_f64, NULL, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cube_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {cube_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {cube_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {cube_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cube_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cube_complex_f32, cube_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cube_complex_f64, cube_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {reciprocal_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {reciprocal_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {reciprocal_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {reciprocal_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {reciprocal_complex_f32, reciprocal_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {reciprocal_complex_f64, reciprocal_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {remainder_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {remainder_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {remainder_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {remainder_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {remainder_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sgn_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sgn_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sgn_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {sgn_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sgn_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sgn_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sgn_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sgn_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {square_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {square_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {square_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {square_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {square_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {square_complex_f32, square_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {square_complex_f64, square_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sub_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sub_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sub_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {neg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {neg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sub_complex_f32, sub_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sub_complex_f64, sub_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {trunc_divide_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {trunc_divide_float_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {trunc_divide_float_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {abs_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {abs_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {abs_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {abs_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {abs_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {abs_complex_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {abs_complex_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_f32, NULL, add_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_f64, NULL, add_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_i64, NULL, add_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_complex_f32, add_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_complex_f64, add_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_scaled_f32, NULL, add_scaled_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_scaled_f64, NULL, add_scaled_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_scaled_i64, NULL, add_scaled_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_scaled_grad_y_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {add_scaled_grad_y_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {add_scaled_complex_f32, add_scaled_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_scaled_complex_f64, add_scaled_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_a_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_a_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_grad_b_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_grad_b_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcdiv_complex_f32, addcdiv_complex_f32_pairs, NULL, 0, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcdiv_complex_f64, addcdiv_complex_f64_pairs, NULL, 0, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_i64, NULL, NULL, 0, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {addcmul_grad_a_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_grad_a_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_grad_a_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {addcmul_complex_f32, addcmul_complex_f32_pairs, NULL, 0, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {addcmul_complex_f64, addcmul_complex_f64_pairs, NULL, 0, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_f32, NULL, div_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_f64, NULL, div_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_f32, NULL, div_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_f64, NULL, div_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_grad_y_f32, NULL, div_grad_y_f32_scalars, 4, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_grad_y_f64, NULL, div_grad_y_f64_scalars, 4, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {div_complex_f32, div_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {div_complex_f64, div_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {floor_divide_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {floor_divide_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmod_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {fmod_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmod_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gcd_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lcm_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lerp_f32, NULL, lerp_f32_scalars, 4, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_f64, NULL, lerp_f64_scalars, 4, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_x_f32, NULL, lerp_grad_x_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_x_f64, NULL, lerp_grad_x_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, lerp_grad_y_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, lerp_grad_y_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_weight_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_weight_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_complex_f32, NULL, NULL, 0, 6, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_complex_f64, NULL, NULL, 0, 6, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, lerp_grad_y_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, lerp_grad_y_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mul_i64, NULL, mul_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {lerp_grad_y_f32, NULL, lerp_grad_y_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, lerp_grad_y_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lerp_grad_y_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lerp_grad_y_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mul_complex_f32, mul_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mul_complex_f64, mul_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {neg_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {neg_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {neg_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {neg_complex_f32, neg_complex_f32_pairs, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {neg_complex_f64, neg_complex_f64_pairs, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {pow_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_grad_y_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_grad_y_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {pow_complex_f32, NULL, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {pow_complex_f64, NULL, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {cube_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {cube_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {cube_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cube_complex_f32, cube_complex_f32_pairs, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cube_complex_f64, cube_complex_f64_pairs, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {reciprocal_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {reciprocal_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {reciprocal_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {reciprocal_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {reciprocal_complex_f32, reciprocal_complex_f32_pairs, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {reciprocal_complex_f64, reciprocal_complex_f64_pairs, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {remainder_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {remainder_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {remainder_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sgn_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {sgn_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sgn_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sgn_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sgn_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sgn_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {square_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {square_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {square_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {square_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {square_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {square_complex_f32, square_complex_f32_pairs, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {square_complex_f64, square_complex_f64_pairs, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sub_f32, NULL, sub_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sub_f64, NULL, sub_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sub_i64, NULL, sub_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {neg_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {neg_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sub_complex_f32, sub_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sub_complex_f64, sub_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {trunc_divide_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {trunc_divide_float_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {trunc_divide_float_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

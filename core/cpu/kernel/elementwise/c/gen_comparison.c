@@ -370,6 +370,54 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_grad_high_f64) {
   return 0;
 }
 
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float low_ = in1[0];
+  const float *in2 = in[2];
+  const float high_ = in2[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(ew_max_f32(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double low_ = in1[0];
+  const double *in2 = in[2];
+  const double high_ = in2[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(ew_max_f64(x_, low_), high_);
+  }
+  return 0;
+}
+
+// min(max(x, low), high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t low_ = in1[0];
+  const int64_t *in2 = in[2];
+  const int64_t high_ = in2[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_min_i64(ew_max_i64(x_, low_), high_);
+  }
+  return 0;
+}
+
 // where(x > low && x < high, grad, 0)
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
   const float *in0 = in[0];
@@ -383,7 +431,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32) {
     const float x_ = in1[i];
     const float low_ = in2[i];
     const float high_ = in3[i];
-    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf((x_ > low_) & (x_ < high_), grad_, 0.0f);
+  }
+  return 0;
+}
+
+// where(x > low && x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float low_ = in2[0];
+  const float *in3 = in[3];
+  const float high_ = in3[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = plait_vm_pickf((x_ > low_) & (x_ < high_), grad_, 0.0f);
   }
   return 0;
 }
@@ -401,7 +467,67 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64) {
     const double x_ = in1[i];
     const double low_ = in2[i];
     const double high_ = in3[i];
-    out0[i] = (((x_ > low_) & (x_ < high_)) ? grad_ : 0.0);
+    out0[i] = plait_vm_pick((x_ > low_) & (x_ < high_), grad_, 0.0);
+  }
+  return 0;
+}
+
+// where(x > low && x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_numbers_grad_x_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double low_ = in2[0];
+  const double *in3 = in[3];
+  const double high_ = in3[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = plait_vm_pick((x_ > low_) & (x_ < high_), grad_, 0.0);
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float low_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_max_f32(x_, low_);
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double low_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_max_f64(x_, low_);
+  }
+  return 0;
+}
+
+// max(x, low)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t low_ = in1[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_max_i64(x_, low_);
   }
   return 0;
 }
@@ -417,7 +543,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float low_ = in2[i];
-    out0[i] = ((x_ > low_) ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf(x_ > low_, grad_, 0.0f);
+  }
+  return 0;
+}
+
+// where(x > low, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float low_ = in2[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = plait_vm_pickf(x_ > low_, grad_, 0.0f);
   }
   return 0;
 }
@@ -433,7 +575,65 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double low_ = in2[i];
-    out0[i] = ((x_ > low_) ? grad_ : 0.0);
+    out0[i] = plait_vm_pick(x_ > low_, grad_, 0.0);
+  }
+  return 0;
+}
+
+// where(x > low, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_min_number_grad_x_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double low_ = in2[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = plait_vm_pick(x_ > low_, grad_, 0.0);
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float high_ = in1[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = ew_min_f32(x_, high_);
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double high_ = in1[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = ew_min_f64(x_, high_);
+  }
+  return 0;
+}
+
+// min(x, high)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t high_ = in1[0];
+  int64_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = ew_min_i64(x_, high_);
   }
   return 0;
 }
@@ -449,7 +649,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float high_ = in2[i];
-    out0[i] = ((x_ < high_) ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf(x_ < high_, grad_, 0.0f);
+  }
+  return 0;
+}
+
+// where(x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  const float high_ = in2[0];
+  float *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    out0[i] = plait_vm_pickf(x_ < high_, grad_, 0.0f);
   }
   return 0;
 }
@@ -465,7 +681,23 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double high_ = in2[i];
-    out0[i] = ((x_ < high_) ? grad_ : 0.0);
+    out0[i] = plait_vm_pick(x_ < high_, grad_, 0.0);
+  }
+  return 0;
+}
+
+// where(x < high, grad, 0)
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(clamp_max_number_grad_x_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  const double high_ = in2[0];
+  double *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    out0[i] = plait_vm_pick(x_ < high_, grad_, 0.0);
   }
   return 0;
 }
@@ -479,6 +711,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float y_ = in1[i];
+    out0[i] = x_ == y_;
+  }
+  return 0;
+}
+
+// x == y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
     out0[i] = x_ == y_;
   }
   return 0;
@@ -499,6 +745,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_f64) {
 }
 
 // x == y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ == y_;
+  }
+  return 0;
+}
+
+// x == y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -507,6 +767,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = x_ == y_;
+  }
+  return 0;
+}
+
+// x == y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(eq_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = x_ == y_;
   }
   return 0;
@@ -619,7 +893,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ > y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf((x_ > y_) | ew_isnan_f32(y_), grad_, 0.0f));
   }
   return 0;
 }
@@ -635,7 +909,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ > y_) | ew_isnan_f64(y_)) ? grad_ : 0.0));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick((x_ > y_) | ew_isnan_f64(y_), grad_, 0.0));
   }
   return 0;
 }
@@ -651,7 +925,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ > y_) | ew_isnan_f32(y_)) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf((x_ > y_) | ew_isnan_f32(y_), 0.0f, grad_));
   }
   return 0;
 }
@@ -667,7 +941,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmax_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ > y_) | ew_isnan_f64(y_)) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick((x_ > y_) | ew_isnan_f64(y_), 0.0, grad_));
   }
   return 0;
 }
@@ -711,7 +985,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ < y_) | ew_isnan_f32(y_)) ? grad_ : 0.0f));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf((x_ < y_) | ew_isnan_f32(y_), grad_, 0.0f));
   }
   return 0;
 }
@@ -727,7 +1001,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ < y_) | ew_isnan_f64(y_)) ? grad_ : 0.0));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick((x_ < y_) | ew_isnan_f64(y_), grad_, 0.0));
   }
   return 0;
 }
@@ -743,7 +1017,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : (((x_ < y_) | ew_isnan_f32(y_)) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf((x_ < y_) | ew_isnan_f32(y_), 0.0f, grad_));
   }
   return 0;
 }
@@ -759,7 +1033,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(fmin_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : (((x_ < y_) | ew_isnan_f64(y_)) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick((x_ < y_) | ew_isnan_f64(y_), 0.0, grad_));
   }
   return 0;
 }
@@ -773,6 +1047,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float y_ = in1[i];
+    out0[i] = x_ >= y_;
+  }
+  return 0;
+}
+
+// x >= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
     out0[i] = x_ >= y_;
   }
   return 0;
@@ -793,6 +1081,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_f64) {
 }
 
 // x >= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ >= y_;
+  }
+  return 0;
+}
+
+// x >= y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -801,6 +1103,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = x_ >= y_;
+  }
+  return 0;
+}
+
+// x >= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ge_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = x_ >= y_;
   }
   return 0;
@@ -821,6 +1137,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_f32) {
 }
 
 // x > y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ > y_;
+  }
+  return 0;
+}
+
+// x > y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -835,6 +1165,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_f64) {
 }
 
 // x > y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ > y_;
+  }
+  return 0;
+}
+
+// x > y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -843,6 +1187,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = x_ > y_;
+  }
+  return 0;
+}
+
+// x > y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(gt_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = x_ > y_;
   }
   return 0;
@@ -1249,6 +1607,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f32) {
 }
 
 // x <= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ <= y_;
+  }
+  return 0;
+}
+
+// x <= y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1263,6 +1635,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f64) {
 }
 
 // x <= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ <= y_;
+  }
+  return 0;
+}
+
+// x <= y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -1271,6 +1657,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = x_ <= y_;
+  }
+  return 0;
+}
+
+// x <= y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(le_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = x_ <= y_;
   }
   return 0;
@@ -1291,6 +1691,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_f32) {
 }
 
 // x < y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
+    out0[i] = x_ < y_;
+  }
+  return 0;
+}
+
+// x < y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -1299,6 +1713,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double y_ = in1[i];
+    out0[i] = x_ < y_;
+  }
+  return 0;
+}
+
+// x < y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
     out0[i] = x_ < y_;
   }
   return 0;
@@ -1318,6 +1746,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_i64) {
   return 0;
 }
 
+// x < y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(lt_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
+    out0[i] = x_ < y_;
+  }
+  return 0;
+}
+
 // where(x == y, grad / 2, where(x < y, 0, grad))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_x_f32) {
   const float *in0 = in[0];
@@ -1329,7 +1771,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((x_ < y_) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf(x_ < y_, 0.0f, grad_));
   }
   return 0;
 }
@@ -1345,7 +1787,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((x_ < y_) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick(x_ < y_, 0.0, grad_));
   }
   return 0;
 }
@@ -1361,7 +1803,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((y_ < x_) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf(y_ < x_, 0.0f, grad_));
   }
   return 0;
 }
@@ -1377,7 +1819,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(maximum_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((y_ < x_) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick(y_ < x_, 0.0, grad_));
   }
   return 0;
 }
@@ -1393,7 +1835,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((x_ > y_) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf(x_ > y_, 0.0f, grad_));
   }
   return 0;
 }
@@ -1409,7 +1851,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((x_ > y_) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick(x_ > y_, 0.0, grad_));
   }
   return 0;
 }
@@ -1425,7 +1867,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_y_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : ((y_ > x_) ? 0.0f : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0f) : plait_vm_pickf(y_ > x_, 0.0f, grad_));
   }
   return 0;
 }
@@ -1441,7 +1883,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(minimum_grad_y_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : ((y_ > x_) ? 0.0 : grad_));
+    out0[i] = ((x_ == y_) ? (grad_ / 2.0) : plait_vm_pick(y_ > x_, 0.0, grad_));
   }
   return 0;
 }
@@ -1455,6 +1897,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float y_ = in1[i];
+    out0[i] = x_ != y_;
+  }
+  return 0;
+}
+
+// x != y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_f32_scalars) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float x_ = in0[i];
     out0[i] = x_ != y_;
   }
   return 0;
@@ -1475,6 +1931,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_f64) {
 }
 
 // x != y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_f64_scalars) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double x_ = in0[i];
+    out0[i] = x_ != y_;
+  }
+  return 0;
+}
+
+// x != y
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_i64) {
   const int64_t *in0 = in[0];
   const int64_t *in1 = in[1];
@@ -1483,6 +1953,20 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_i64) {
   for (int64_t i = 0; i < n; i++) {
     const int64_t x_ = in0[i];
     const int64_t y_ = in1[i];
+    out0[i] = x_ != y_;
+  }
+  return 0;
+}
+
+// x != y
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(ne_i64_scalars) {
+  const int64_t *in0 = in[0];
+  const int64_t *in1 = in[1];
+  const int64_t y_ = in1[0];
+  uint8_t *out0 = out[0];
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t x_ = in0[i];
     out0[i] = x_ != y_;
   }
   return 0;
@@ -1581,112 +2065,112 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(signbit_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_comparison[108] = {
-    {clamp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_grad_low_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_low_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_grad_high_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_grad_high_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_min_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_grad_low_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_grad_low_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_max_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_grad_high_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_grad_high_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_numbers_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_numbers_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_min_number_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_number_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {clamp_max_number_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_number_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {eq_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {eq_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {eq_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {eq_complex_f32, eq_complex_f32_pairs, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {eq_complex_f64, eq_complex_f64_pairs, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {fmax_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmax_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmax_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmax_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {fmin_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {fmin_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {ge_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ge_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {ge_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {gt_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {gt_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {gt_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {isclose_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_complex_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_complex_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_nan_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_nan_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isclose_nan_complex_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isclose_nan_complex_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isfinite_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isfinite_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isfinite_complex_f32, isfinite_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isfinite_complex_f64, isfinite_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isinf_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isinf_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isinf_complex_f32, isinf_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isinf_complex_f64, isinf_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {isnan_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {isnan_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
-    {isnan_complex_f32, isnan_complex_f32_pairs, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {isnan_complex_f64, isnan_complex_f64_pairs, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {le_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {le_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {le_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {lt_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {lt_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {lt_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {clamp_min_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_min_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_min_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {maximum_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {maximum_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {maximum_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {maximum_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {clamp_max_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {clamp_max_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {minimum_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {minimum_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {minimum_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {minimum_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {ne_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ne_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {ne_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
-    {ne_complex_f32, ne_complex_f32_pairs, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
-    {ne_complex_f64, ne_complex_f64_pairs, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
-    {signbit_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
-    {signbit_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {clamp_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, NULL, NULL, 0, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_grad_x_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_x_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_low_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_low_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_grad_high_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_grad_high_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_grad_low_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_grad_low_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_grad_high_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_grad_high_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_f32, NULL, clamp_f32_scalars, 6, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_f64, NULL, clamp_f64_scalars, 6, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_i64, NULL, clamp_i64_scalars, 6, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_numbers_grad_x_f32, NULL, clamp_numbers_grad_x_f32_scalars, 12, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_numbers_grad_x_f64, NULL, clamp_numbers_grad_x_f64_scalars, 12, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_f32, NULL, clamp_min_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, clamp_min_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, clamp_min_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_min_number_grad_x_f32, NULL, clamp_min_number_grad_x_f32_scalars, 4, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_number_grad_x_f64, NULL, clamp_min_number_grad_x_f64_scalars, 4, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, clamp_max_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, clamp_max_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, clamp_max_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {clamp_max_number_grad_x_f32, NULL, clamp_max_number_grad_x_f32_scalars, 4, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_number_grad_x_f64, NULL, clamp_max_number_grad_x_f64_scalars, 4, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {eq_f32, NULL, eq_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {eq_f64, NULL, eq_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {eq_i64, NULL, eq_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {eq_complex_f32, eq_complex_f32_pairs, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {eq_complex_f64, eq_complex_f64_pairs, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {fmax_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmax_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmax_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {fmin_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {fmin_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {ge_f32, NULL, ge_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ge_f64, NULL, ge_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {ge_i64, NULL, ge_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {gt_f32, NULL, gt_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {gt_f64, NULL, gt_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {gt_i64, NULL, gt_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {isclose_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_complex_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_complex_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isclose_nan_complex_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isclose_nan_complex_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isfinite_complex_f32, isfinite_complex_f32_pairs, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isfinite_complex_f64, isfinite_complex_f64_pairs, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isinf_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isinf_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isinf_complex_f32, isinf_complex_f32_pairs, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isinf_complex_f64, isinf_complex_f64_pairs, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {isnan_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {isnan_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
+    {isnan_complex_f32, isnan_complex_f32_pairs, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {isnan_complex_f64, isnan_complex_f64_pairs, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {le_f32, NULL, le_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {le_f64, NULL, le_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {le_i64, NULL, le_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {lt_f32, NULL, lt_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {lt_f64, NULL, lt_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {lt_i64, NULL, lt_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {clamp_min_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_min_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_min_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {maximum_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {maximum_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {maximum_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {clamp_max_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {clamp_max_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {minimum_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {minimum_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {minimum_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {ne_f32, NULL, ne_f32_scalars, 2, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ne_f64, NULL, ne_f64_scalars, 2, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {ne_i64, NULL, ne_i64_scalars, 2, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_BOOL}},
+    {ne_complex_f32, ne_complex_f32_pairs, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_BOOL}},
+    {ne_complex_f64, ne_complex_f64_pairs, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_BOOL}},
+    {signbit_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_BOOL}},
+    {signbit_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_BOOL}},
 };

@@ -9,7 +9,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(angle_f32) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    out0[i] = (ew_isnan_f32(x_) ? x_ : ((x_ < 0.0f) ? 3.141592653589793f : 0.0f));
+    out0[i] = plait_vm_pickf(ew_isnan_f32(x_), x_, plait_vm_pickf(x_ < 0.0f, 3.141592653589793f, 0.0f));
   }
   return 0;
 }
@@ -21,7 +21,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(angle_f64) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    out0[i] = (ew_isnan_f64(x_) ? x_ : ((x_ < 0.0) ? 3.141592653589793 : 0.0));
+    out0[i] = plait_vm_pick(ew_isnan_f64(x_), x_, plait_vm_pick(x_ < 0.0, 3.141592653589793, 0.0));
   }
   return 0;
 }
@@ -373,25 +373,25 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(join_parts_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_complex[21] = {
-    {angle_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {angle_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {angle_complex_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {angle_complex_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {conj_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {conj_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {conj_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {conj_complex_f32, conj_complex_f32_pairs, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {conj_complex_f64, conj_complex_f64_pairs, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {conj_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {conj_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {conj_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {turns_complex_f32, turns_complex_f32_pairs, 2, 4, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {turns_complex_f64, turns_complex_f64_pairs, 2, 4, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_turns_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_turns_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {add_turns_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {add_turns_complex_f32, add_turns_complex_f32_pairs, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {add_turns_complex_f64, add_turns_complex_f64_pairs, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {join_parts_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {join_parts_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {angle_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {angle_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {angle_complex_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {angle_complex_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {conj_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {conj_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {conj_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {conj_complex_f32, conj_complex_f32_pairs, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {conj_complex_f64, conj_complex_f64_pairs, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {conj_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {conj_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {conj_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {turns_complex_f32, turns_complex_f32_pairs, NULL, 0, 2, 4, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {turns_complex_f64, turns_complex_f64_pairs, NULL, 0, 2, 4, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_turns_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_turns_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {add_turns_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {add_turns_complex_f32, add_turns_complex_f32_pairs, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {add_turns_complex_f64, add_turns_complex_f64_pairs, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {join_parts_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {join_parts_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

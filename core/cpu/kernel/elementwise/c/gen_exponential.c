@@ -946,10 +946,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logaddexp_complex_f32) {
     const float yr_ = in2[i];
     const float yi_ = in3[i];
     const bool l_ = xr_ < yr_;
-    const float mr_ = (l_ ? yr_ : xr_);
-    const float mi_ = (l_ ? yi_ : xi_);
-    const float nr_ = (l_ ? xr_ : yr_);
-    const float ni_ = (l_ ? xi_ : yi_);
+    const float mr_ = plait_vm_pickf(l_, yr_, xr_);
+    const float mi_ = plait_vm_pickf(l_, yi_, xi_);
+    const float nr_ = plait_vm_pickf(l_, xr_, yr_);
+    const float ni_ = plait_vm_pickf(l_, xi_, yi_);
     const float e_ = ((mr_ == nr_) ? 1.0f : plait_vm_expf(nr_ - mr_));
     const float u_ = ((e_ == 0.0f) ? 0.0f : (e_ * plait_vm_cosf(ni_ - mi_)));
     const float v_ = ((e_ == 0.0f) ? 0.0f : (e_ * plait_vm_sinf(ni_ - mi_)));
@@ -978,10 +978,10 @@ PLAITK_ELEMENTWISE_LOOP(logaddexp_complex_f64) {
     const double yr_ = in2[i];
     const double yi_ = in3[i];
     const bool l_ = xr_ < yr_;
-    const double mr_ = (l_ ? yr_ : xr_);
-    const double mi_ = (l_ ? yi_ : xi_);
-    const double nr_ = (l_ ? xr_ : yr_);
-    const double ni_ = (l_ ? xi_ : yi_);
+    const double mr_ = plait_vm_pick(l_, yr_, xr_);
+    const double mi_ = plait_vm_pick(l_, yi_, xi_);
+    const double nr_ = plait_vm_pick(l_, xr_, yr_);
+    const double ni_ = plait_vm_pick(l_, xi_, yi_);
     const double e_ = ((mr_ == nr_) ? 1.0 : plait_vm_exp(nr_ - mr_));
     const double u_ = ((e_ == 0.0) ? 0.0 : (e_ * plait_vm_cos(ni_ - mi_)));
     const double v_ = ((e_ == 0.0) ? 0.0 : (e_ * plait_vm_sin(ni_ - mi_)));
@@ -1155,10 +1155,10 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f32) {
     const float sh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(sa_) + ew_hypot_f32(sa_, sb_)));
     const float sk_ = ((sh_ == 0.0f) ? 0.0f : (0.5f * sb_ / sh_));
     const float sre_ = ((sa_ >= 0.0f) ? sh_ : ew_abs_f32(sk_));
-    const float sim_ = ((sa_ >= 0.0f) ? ((sh_ == 0.0f) ? sb_ : sk_) : ew_copysign_f32(sh_, sb_));
+    const float sim_ = ((sa_ >= 0.0f) ? plait_vm_pickf(sh_ == 0.0f, sb_, sk_) : ew_copysign_f32(sh_, sb_));
     const bool w_ = ew_abs_f32(sre_) >= ew_abs_f32(sim_);
-    const float u_ = (w_ ? sre_ : sim_);
-    const float v_ = (w_ ? sim_ : sre_);
+    const float u_ = plait_vm_pickf(w_, sre_, sim_);
+    const float v_ = plait_vm_pickf(w_, sim_, sre_);
     const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
     const float n_ = u_ + v_ * k_;
     const float qr_ = (w_ ? (1.0f + 0.0f * k_) : (1.0f * k_ + 0.0f)) / n_;
@@ -1183,10 +1183,10 @@ PLAITK_ELEMENTWISE_LOOP(rsqrt_complex_f64) {
     const double sh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(sa_) + ew_hypot_f64(sa_, sb_)));
     const double sk_ = ((sh_ == 0.0) ? 0.0 : (0.5 * sb_ / sh_));
     const double sre_ = ((sa_ >= 0.0) ? sh_ : ew_abs_f64(sk_));
-    const double sim_ = ((sa_ >= 0.0) ? ((sh_ == 0.0) ? sb_ : sk_) : ew_copysign_f64(sh_, sb_));
+    const double sim_ = ((sa_ >= 0.0) ? plait_vm_pick(sh_ == 0.0, sb_, sk_) : ew_copysign_f64(sh_, sb_));
     const bool w_ = ew_abs_f64(sre_) >= ew_abs_f64(sim_);
-    const double u_ = (w_ ? sre_ : sim_);
-    const double v_ = (w_ ? sim_ : sre_);
+    const double u_ = plait_vm_pick(w_, sre_, sim_);
+    const double v_ = plait_vm_pick(w_, sim_, sre_);
     const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
     const double n_ = u_ + v_ * k_;
     const double qr_ = (w_ ? (1.0 + 0.0 * k_) : (1.0 * k_ + 0.0)) / n_;
@@ -1264,7 +1264,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sqrt_complex_f32) {
     const float sh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(sa_) + ew_hypot_f32(sa_, sb_)));
     const float sk_ = ((sh_ == 0.0f) ? 0.0f : (0.5f * sb_ / sh_));
     const float sre_ = ((sa_ >= 0.0f) ? sh_ : ew_abs_f32(sk_));
-    const float sim_ = ((sa_ >= 0.0f) ? ((sh_ == 0.0f) ? sb_ : sk_) : ew_copysign_f32(sh_, sb_));
+    const float sim_ = ((sa_ >= 0.0f) ? plait_vm_pickf(sh_ == 0.0f, sb_, sk_) : ew_copysign_f32(sh_, sb_));
     out0[i] = sre_;
     out1[i] = sim_;
   }
@@ -1285,7 +1285,7 @@ PLAITK_ELEMENTWISE_LOOP(sqrt_complex_f64) {
     const double sh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(sa_) + ew_hypot_f64(sa_, sb_)));
     const double sk_ = ((sh_ == 0.0) ? 0.0 : (0.5 * sb_ / sh_));
     const double sre_ = ((sa_ >= 0.0) ? sh_ : ew_abs_f64(sk_));
-    const double sim_ = ((sa_ >= 0.0) ? ((sh_ == 0.0) ? sb_ : sk_) : ew_copysign_f64(sh_, sb_));
+    const double sim_ = ((sa_ >= 0.0) ? plait_vm_pick(sh_ == 0.0, sb_, sk_) : ew_copysign_f64(sh_, sb_));
     out0[i] = sre_;
     out1[i] = sim_;
   }
@@ -1422,78 +1422,78 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(xlogy_grad_y_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_exponential[74] = {
-    {exp_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {exp_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {exp_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {exp_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {exp_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {exp_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {exp2_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {exp2_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {exp2_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {exp2_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {exp2_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {exp2_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {expm1_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {expm1_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {expm1_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {expm1_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {expm1_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {expm1_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {log_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {log_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log10_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {log10_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {log10_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log10_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log10_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log10_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log1p_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {log1p_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {log1p_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log1p_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log1p_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log1p_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log2_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {log2_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {log2_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log2_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {log2_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {log2_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp_complex_f32, NULL, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp_complex_f64, NULL, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp2_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp2_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp2_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp2_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logaddexp2_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logaddexp2_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {rsqrt_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {rsqrt_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {rsqrt_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {rsqrt_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {rsqrt_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {rsqrt_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sqrt_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sqrt_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sqrt_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sqrt_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sqrt_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sqrt_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {xlogy_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {xlogy_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {xlogy_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {xlogy_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {xlogy_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {xlogy_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {exp_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {exp_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp2_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {exp2_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {exp2_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp2_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {exp2_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {exp2_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {expm1_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {expm1_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {expm1_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {expm1_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {expm1_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {expm1_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {log_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {log_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log10_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {log10_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {log10_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log10_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log10_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log10_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log1p_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {log1p_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {log1p_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log1p_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log1p_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log1p_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log2_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {log2_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {log2_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log2_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {log2_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {log2_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp_complex_f32, NULL, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp_complex_f64, NULL, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logaddexp2_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logaddexp2_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {rsqrt_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {rsqrt_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {rsqrt_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {rsqrt_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {rsqrt_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {rsqrt_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sqrt_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sqrt_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sqrt_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sqrt_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sqrt_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sqrt_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {xlogy_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {xlogy_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -13,7 +13,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_f32) {
     const float x_ = in0[i];
     const bool mask_ = in1[i] != 0;
     const float value_ = in2[i];
-    out0[i] = (mask_ ? value_ : x_);
+    out0[i] = plait_vm_pickf(mask_, value_, x_);
   }
   return 0;
 }
@@ -29,7 +29,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_f64) {
     const double x_ = in0[i];
     const bool mask_ = in1[i] != 0;
     const double value_ = in2[i];
-    out0[i] = (mask_ ? value_ : x_);
+    out0[i] = plait_vm_pick(mask_, value_, x_);
   }
   return 0;
 }
@@ -59,7 +59,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const bool mask_ = in1[i] != 0;
-    out0[i] = (mask_ ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf(mask_, 0.0f, grad_);
   }
   return 0;
 }
@@ -73,7 +73,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const bool mask_ = in1[i] != 0;
-    out0[i] = (mask_ ? 0.0 : grad_);
+    out0[i] = plait_vm_pick(mask_, 0.0, grad_);
   }
   return 0;
 }
@@ -87,7 +87,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_grad_value_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const bool mask_ = in1[i] != 0;
-    out0[i] = (mask_ ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf(mask_, grad_, 0.0f);
   }
   return 0;
 }
@@ -101,7 +101,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_grad_value_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const bool mask_ = in1[i] != 0;
-    out0[i] = (mask_ ? grad_ : 0.0);
+    out0[i] = plait_vm_pick(mask_, grad_, 0.0);
   }
   return 0;
 }
@@ -122,8 +122,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f32) {
     const bool mask_ = in2[i] != 0;
     const float valuer_ = in3[i];
     const float valuei_ = in4[i];
-    out0[i] = (mask_ ? valuer_ : xr_);
-    out1[i] = (mask_ ? valuei_ : xi_);
+    out0[i] = plait_vm_pickf(mask_, valuer_, xr_);
+    out1[i] = plait_vm_pickf(mask_, valuei_, xi_);
   }
   return 0;
 }
@@ -144,8 +144,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(masked_fill_complex_f64) {
     const bool mask_ = in2[i] != 0;
     const double valuer_ = in3[i];
     const double valuei_ = in4[i];
-    out0[i] = (mask_ ? valuer_ : xr_);
-    out1[i] = (mask_ ? valuei_ : xi_);
+    out0[i] = plait_vm_pick(mask_, valuer_, xr_);
+    out1[i] = plait_vm_pick(mask_, valuei_, xi_);
   }
   return 0;
 }
@@ -161,7 +161,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_f32) {
     const bool condition_ = in0[i] != 0;
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (condition_ ? x_ : y_);
+    out0[i] = plait_vm_pickf(condition_, x_, y_);
   }
   return 0;
 }
@@ -177,7 +177,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_f64) {
     const bool condition_ = in0[i] != 0;
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (condition_ ? x_ : y_);
+    out0[i] = plait_vm_pick(condition_, x_, y_);
   }
   return 0;
 }
@@ -214,8 +214,8 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f32) {
     const float xi_ = in2[i];
     const float yr_ = in3[i];
     const float yi_ = in4[i];
-    out0[i] = (condition_ ? xr_ : yr_);
-    out1[i] = (condition_ ? xi_ : yi_);
+    out0[i] = plait_vm_pickf(condition_, xr_, yr_);
+    out1[i] = plait_vm_pickf(condition_, xi_, yi_);
   }
   return 0;
 }
@@ -236,29 +236,29 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(where_complex_f64) {
     const double xi_ = in2[i];
     const double yr_ = in3[i];
     const double yi_ = in4[i];
-    out0[i] = (condition_ ? xr_ : yr_);
-    out1[i] = (condition_ ? xi_ : yi_);
+    out0[i] = plait_vm_pick(condition_, xr_, yr_);
+    out1[i] = plait_vm_pick(condition_, xi_, yi_);
   }
   return 0;
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_indexing[18] = {
-    {masked_fill_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32}},
-    {masked_fill_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64}},
-    {masked_fill_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_BOOL, PLAIT_I64, PLAIT_I64}},
-    {masked_fill_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {masked_fill_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {masked_fill_grad_value_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {masked_fill_grad_value_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {masked_fill_complex_f32, NULL, 5, 2, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {masked_fill_complex_f64, NULL, 5, 2, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {where_f32, NULL, 3, 1, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {where_f64, NULL, 3, 1, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {where_i64, NULL, 3, 1, {PLAIT_BOOL, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {masked_fill_grad_value_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {masked_fill_grad_value_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {masked_fill_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
-    {masked_fill_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
-    {where_complex_f32, NULL, 5, 2, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {where_complex_f64, NULL, 5, 2, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {masked_fill_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32}},
+    {masked_fill_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64}},
+    {masked_fill_i64, NULL, NULL, 0, 3, 1, {PLAIT_I64, PLAIT_BOOL, PLAIT_I64, PLAIT_I64}},
+    {masked_fill_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
+    {masked_fill_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {masked_fill_grad_value_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
+    {masked_fill_grad_value_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {masked_fill_complex_f32, NULL, NULL, 0, 5, 2, {PLAIT_F32, PLAIT_F32, PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {masked_fill_complex_f64, NULL, NULL, 0, 5, 2, {PLAIT_F64, PLAIT_F64, PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {where_f32, NULL, NULL, 0, 3, 1, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {where_f64, NULL, NULL, 0, 3, 1, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {where_i64, NULL, NULL, 0, 3, 1, {PLAIT_BOOL, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {masked_fill_grad_value_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
+    {masked_fill_grad_value_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {masked_fill_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_BOOL, PLAIT_F32}},
+    {masked_fill_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_BOOL, PLAIT_F64}},
+    {where_complex_f32, NULL, NULL, 0, 5, 2, {PLAIT_BOOL, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {where_complex_f64, NULL, NULL, 0, 5, 2, {PLAIT_BOOL, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

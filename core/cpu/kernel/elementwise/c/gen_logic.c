@@ -139,14 +139,14 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logical_xor_bool) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_logic[10] = {
-    {bitwise_and_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {bitwise_left_shift_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {bitwise_not_i64, NULL, 1, 1, {PLAIT_I64, PLAIT_I64}},
-    {bitwise_or_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {bitwise_right_shift_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {bitwise_xor_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {logical_and_bool, NULL, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_not_bool, NULL, 1, 1, {PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_or_bool, NULL, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
-    {logical_xor_bool, NULL, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
+    {bitwise_and_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {bitwise_left_shift_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {bitwise_not_i64, NULL, NULL, 0, 1, 1, {PLAIT_I64, PLAIT_I64}},
+    {bitwise_or_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {bitwise_right_shift_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {bitwise_xor_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {logical_and_bool, NULL, NULL, 0, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
+    {logical_not_bool, NULL, NULL, 0, 1, 1, {PLAIT_BOOL, PLAIT_BOOL}},
+    {logical_or_bool, NULL, NULL, 0, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
+    {logical_xor_bool, NULL, NULL, 0, 2, 1, {PLAIT_BOOL, PLAIT_BOOL, PLAIT_BOOL}},
 };

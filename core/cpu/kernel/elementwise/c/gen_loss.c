@@ -409,7 +409,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosine_embedding_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float t_ = in2[i];
-    out0[i] = grad_ * (((t_ == -1.0f) ? (((x_ - margin_) >= 0.0f) ? 1.0f : 0.0f) : 0.0f) - ((t_ == 1.0f) ? 1.0f : 0.0f));
+    out0[i] = grad_ * (plait_vm_pickf(t_ == -1.0f, plait_vm_pickf((x_ - margin_) >= 0.0f, 1.0f, 0.0f), 0.0f) - plait_vm_pickf(t_ == 1.0f, 1.0f, 0.0f));
   }
   return 0;
 }
@@ -426,7 +426,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(cosine_embedding_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double t_ = in2[i];
-    out0[i] = grad_ * (((t_ == -1.0) ? (((x_ - margin_) >= 0.0) ? 1.0 : 0.0) : 0.0) - ((t_ == 1.0) ? 1.0 : 0.0));
+    out0[i] = grad_ * (plait_vm_pick(t_ == -1.0, plait_vm_pick((x_ - margin_) >= 0.0, 1.0, 0.0), 0.0) - plait_vm_pick(t_ == 1.0, 1.0, 0.0));
   }
   return 0;
 }
@@ -597,7 +597,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
     const float t_ = in1[i];
-    out0[i] = ((t_ != 1.0f) ? ew_max_f32(margin_ - x_, 0.0f) : 0.0f) + ((t_ != -1.0f) ? x_ : 0.0f);
+    out0[i] = ((t_ != 1.0f) ? ew_max_f32(margin_ - x_, 0.0f) : 0.0f) + plait_vm_pickf(t_ != -1.0f, x_, 0.0f);
   }
   return 0;
 }
@@ -612,7 +612,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
     const double t_ = in1[i];
-    out0[i] = ((t_ != 1.0) ? ew_max_f64(margin_ - x_, 0.0) : 0.0) + ((t_ != -1.0) ? x_ : 0.0);
+    out0[i] = ((t_ != 1.0) ? ew_max_f64(margin_ - x_, 0.0) : 0.0) + plait_vm_pick(t_ != -1.0, x_, 0.0);
   }
   return 0;
 }
@@ -644,7 +644,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float t_ = in2[i];
-    out0[i] = grad_ * (((t_ != -1.0f) ? 1.0f : 0.0f) - ((t_ != 1.0f) ? (((margin_ - x_) > 0.0f) ? 1.0f : 0.0f) : 0.0f));
+    out0[i] = grad_ * (plait_vm_pickf(t_ != -1.0f, 1.0f, 0.0f) - plait_vm_pickf(t_ != 1.0f, plait_vm_pickf((margin_ - x_) > 0.0f, 1.0f, 0.0f), 0.0f));
   }
   return 0;
 }
@@ -661,7 +661,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_embedding_loss_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double t_ = in2[i];
-    out0[i] = grad_ * (((t_ != -1.0) ? 1.0 : 0.0) - ((t_ != 1.0) ? (((margin_ - x_) > 0.0) ? 1.0 : 0.0) : 0.0));
+    out0[i] = grad_ * (plait_vm_pick(t_ != -1.0, 1.0, 0.0) - plait_vm_pick(t_ != 1.0, plait_vm_pick((margin_ - x_) > 0.0, 1.0, 0.0), 0.0));
   }
   return 0;
 }
@@ -2132,7 +2132,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_grad_x_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float y_ = in2[i];
-    out0[i] = (((x_ - y_ + margin_) >= 0.0f) ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf((x_ - y_ + margin_) >= 0.0f, grad_, 0.0f);
   }
   return 0;
 }
@@ -2149,7 +2149,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_grad_x_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double y_ = in2[i];
-    out0[i] = (((x_ - y_ + margin_) >= 0.0) ? grad_ : 0.0);
+    out0[i] = plait_vm_pick((x_ - y_ + margin_) >= 0.0, grad_, 0.0);
   }
   return 0;
 }
@@ -2189,122 +2189,122 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(hinge_grad_y_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_loss[118] = {
-    {binary_cross_entropy_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_with_logits_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_with_logits_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_with_logits_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_with_logits_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_with_logits_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_with_logits_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {bce_with_logits_pos_weight_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {bce_with_logits_pos_weight_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {bce_with_logits_pos_weight_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {bce_with_logits_pos_weight_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {bce_with_logits_pos_weight_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {bce_with_logits_pos_weight_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {bce_with_logits_pos_weight_grad_w_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {bce_with_logits_pos_weight_grad_w_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cosine_embedding_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cosine_embedding_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cosine_embedding_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {cosine_embedding_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cosine_embedding_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gaussian_nll_loss_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gaussian_nll_loss_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gaussian_nll_loss_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gaussian_nll_loss_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gaussian_nll_loss_grad_t_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gaussian_nll_loss_grad_t_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {gaussian_nll_loss_grad_v_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {gaussian_nll_loss_grad_v_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hinge_embedding_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hinge_embedding_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hinge_embedding_loss_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {hinge_embedding_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hinge_embedding_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {huber_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {huber_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {huber_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {huber_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {huber_loss_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {huber_loss_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {kl_div_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {kl_div_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_with_logits_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_with_logits_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {kl_div_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {kl_div_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {kl_div_log_target_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {kl_div_log_target_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {kl_div_log_target_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {kl_div_log_target_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {kl_div_log_target_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {kl_div_log_target_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {l1_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {l1_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {l1_loss_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {l1_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {l1_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {l1_loss_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {l1_loss_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {margin_ranking_loss_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {margin_ranking_loss_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {margin_ranking_loss_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {margin_ranking_loss_grad_x_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {margin_ranking_loss_grad_x_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {margin_ranking_loss_grad_y_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {margin_ranking_loss_grad_y_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {margin_ranking_loss_grad_t_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {margin_ranking_loss_grad_t_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mse_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mse_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mse_loss_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {mse_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mse_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {mse_loss_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {mse_loss_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_nll_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_nll_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_nll_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_nll_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_nll_loss_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_nll_loss_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_nll_loss_complex_f32, NULL, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_nll_loss_complex_f64, NULL, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_log_nll_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_log_nll_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_log_nll_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_log_nll_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {binary_cross_entropy_with_logits_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {binary_cross_entropy_with_logits_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {poisson_log_nll_loss_complex_f32, NULL, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {poisson_log_nll_loss_complex_f64, NULL, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {stirling_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {stirling_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {stirling_grad_t_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {stirling_grad_t_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {smooth_l1_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {smooth_l1_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {smooth_l1_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {smooth_l1_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {smooth_l1_loss_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {smooth_l1_loss_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {soft_margin_loss_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {soft_margin_loss_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {soft_margin_loss_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {soft_margin_loss_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {soft_margin_loss_grad_t_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {soft_margin_loss_grad_t_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hinge_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hinge_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hinge_i64, NULL, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {hinge_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hinge_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hinge_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hinge_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_with_logits_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_with_logits_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_with_logits_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_with_logits_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_with_logits_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_with_logits_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {bce_with_logits_pos_weight_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {bce_with_logits_pos_weight_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {bce_with_logits_pos_weight_grad_x_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {bce_with_logits_pos_weight_grad_x_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {bce_with_logits_pos_weight_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {bce_with_logits_pos_weight_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {bce_with_logits_pos_weight_grad_w_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {bce_with_logits_pos_weight_grad_w_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cosine_embedding_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cosine_embedding_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cosine_embedding_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {cosine_embedding_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cosine_embedding_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gaussian_nll_loss_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gaussian_nll_loss_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gaussian_nll_loss_grad_x_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gaussian_nll_loss_grad_x_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gaussian_nll_loss_grad_t_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gaussian_nll_loss_grad_t_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {gaussian_nll_loss_grad_v_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {gaussian_nll_loss_grad_v_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hinge_embedding_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hinge_embedding_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hinge_embedding_loss_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {hinge_embedding_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hinge_embedding_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {huber_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {huber_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {huber_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {huber_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {huber_loss_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {huber_loss_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {kl_div_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {kl_div_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_with_logits_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_with_logits_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {kl_div_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {kl_div_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {kl_div_log_target_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {kl_div_log_target_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {kl_div_log_target_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {kl_div_log_target_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {kl_div_log_target_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {kl_div_log_target_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {l1_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {l1_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {l1_loss_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {l1_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {l1_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {l1_loss_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {l1_loss_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {margin_ranking_loss_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {margin_ranking_loss_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {margin_ranking_loss_i64, NULL, NULL, 0, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {margin_ranking_loss_grad_x_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {margin_ranking_loss_grad_x_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {margin_ranking_loss_grad_y_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {margin_ranking_loss_grad_y_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {margin_ranking_loss_grad_t_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {margin_ranking_loss_grad_t_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mse_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mse_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mse_loss_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {mse_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mse_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {mse_loss_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {mse_loss_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_nll_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_nll_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_nll_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_nll_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_nll_loss_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_nll_loss_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_nll_loss_complex_f32, NULL, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_nll_loss_complex_f64, NULL, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_log_nll_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_log_nll_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_log_nll_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_log_nll_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {binary_cross_entropy_with_logits_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {binary_cross_entropy_with_logits_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {poisson_log_nll_loss_complex_f32, NULL, NULL, 0, 4, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {poisson_log_nll_loss_complex_f64, NULL, NULL, 0, 4, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {stirling_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {stirling_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {stirling_grad_t_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {stirling_grad_t_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {smooth_l1_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {smooth_l1_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {smooth_l1_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {smooth_l1_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {smooth_l1_loss_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {smooth_l1_loss_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {soft_margin_loss_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {soft_margin_loss_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {soft_margin_loss_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {soft_margin_loss_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {soft_margin_loss_grad_t_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {soft_margin_loss_grad_t_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hinge_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hinge_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hinge_i64, NULL, NULL, 0, 2, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {hinge_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hinge_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hinge_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hinge_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -13,7 +13,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f32) {
     const float x_ = in0[i];
     const float extreme_ = in1[i];
     const float share_ = in2[i];
-    out0[i] = (ew_isnan_f32(extreme_) ? extreme_ : ((x_ == extreme_) ? share_ : 0.0f));
+    out0[i] = plait_vm_pickf(ew_isnan_f32(extreme_), extreme_, plait_vm_pickf(x_ == extreme_, share_, 0.0f));
   }
   return 0;
 }
@@ -29,7 +29,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_f64) {
     const double x_ = in0[i];
     const double extreme_ = in1[i];
     const double share_ = in2[i];
-    out0[i] = (ew_isnan_f64(extreme_) ? extreme_ : ((x_ == extreme_) ? share_ : 0.0));
+    out0[i] = plait_vm_pick(ew_isnan_f64(extreme_), extreme_, plait_vm_pick(x_ == extreme_, share_, 0.0));
   }
   return 0;
 }
@@ -45,7 +45,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_grad_share_f32) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
     const float extreme_ = in2[i];
-    out0[i] = ((x_ == extreme_) ? grad_ : 0.0f);
+    out0[i] = plait_vm_pickf(x_ == extreme_, grad_, 0.0f);
   }
   return 0;
 }
@@ -61,7 +61,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(extreme_grad_grad_share_f64) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
     const double extreme_ = in2[i];
-    out0[i] = ((x_ == extreme_) ? grad_ : 0.0);
+    out0[i] = plait_vm_pick(x_ == extreme_, grad_, 0.0);
   }
   return 0;
 }
@@ -77,7 +77,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_f32) {
     const float g_ = in0[i];
     const float x_ = in1[i];
     const float total_ = in2[i];
-    out0[i] = g_ * plait_vm_expf(x_ - ((total_ == -INFINITY) ? 0.0f : total_));
+    out0[i] = g_ * plait_vm_expf(x_ - plait_vm_pickf(total_ == -INFINITY, 0.0f, total_));
   }
   return 0;
 }
@@ -93,7 +93,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(logsumexp_grad_f64) {
     const double g_ = in0[i];
     const double x_ = in1[i];
     const double total_ = in2[i];
-    out0[i] = g_ * plait_vm_exp(x_ - ((total_ == -(double)INFINITY) ? 0.0 : total_));
+    out0[i] = g_ * plait_vm_exp(x_ - plait_vm_pick(total_ == -(double)INFINITY, 0.0, total_));
   }
   return 0;
 }
@@ -469,49 +469,49 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_grad_norm_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_reduction[45] = {
-    {extreme_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {extreme_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {extreme_grad_grad_share_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {extreme_grad_grad_share_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsumexp_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsumexp_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsumexp_grad_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsumexp_grad_grad_total_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_grad_total_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {prod_grad_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {prod_grad_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {std_grad_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {std_grad_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {std_grad_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {std_grad_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {std_grad_grad_std_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {std_grad_grad_std_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {var_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {var_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {var_grad_i64, NULL, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
-    {logsumexp_grad_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logsumexp_grad_grad_total_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logsumexp_grad_grad_total_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {var_grad_grad_scale_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {var_grad_grad_scale_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm2_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm2_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm2_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm2_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm2_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm2_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {std_grad_grad_std_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {std_grad_grad_std_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm_grad_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm_grad_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm_grad_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm_grad_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm_grad_grad_norm_f32, NULL, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm_grad_grad_norm_f64, NULL, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {extreme_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {extreme_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {extreme_grad_grad_share_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {extreme_grad_grad_share_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsumexp_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsumexp_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsumexp_grad_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsumexp_grad_grad_total_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_grad_total_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {prod_grad_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {prod_grad_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {std_grad_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {std_grad_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {std_grad_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {std_grad_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {std_grad_grad_std_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {std_grad_grad_std_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {var_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {var_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {var_grad_i64, NULL, NULL, 0, 3, 1, {PLAIT_I64, PLAIT_I64, PLAIT_I64, PLAIT_I64}},
+    {logsumexp_grad_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logsumexp_grad_grad_total_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logsumexp_grad_grad_total_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {var_grad_grad_scale_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {var_grad_grad_scale_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm2_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm2_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm2_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm2_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm2_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm2_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {std_grad_grad_std_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {std_grad_grad_std_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm_grad_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm_grad_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm_grad_grad_norm_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm_grad_grad_norm_f64, NULL, NULL, 0, 4, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -464,7 +464,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_f32) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const float x_ = in0[i];
-    out0[i] = (ew_isnan_f32(x_) ? nan_value_ : ((x_ == INFINITY) ? posinf_ : ((x_ == -INFINITY) ? neginf_ : x_)));
+    out0[i] = plait_vm_pickf(ew_isnan_f32(x_), nan_value_, plait_vm_pickf(x_ == INFINITY, posinf_, plait_vm_pickf(x_ == -INFINITY, neginf_, x_)));
   }
   return 0;
 }
@@ -479,7 +479,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_f64) {
 #pragma omp simd
   for (int64_t i = 0; i < n; i++) {
     const double x_ = in0[i];
-    out0[i] = (ew_isnan_f64(x_) ? nan_value_ : ((x_ == (double)INFINITY) ? posinf_ : ((x_ == -(double)INFINITY) ? neginf_ : x_)));
+    out0[i] = plait_vm_pick(ew_isnan_f64(x_), nan_value_, plait_vm_pick(x_ == (double)INFINITY, posinf_, plait_vm_pick(x_ == -(double)INFINITY, neginf_, x_)));
   }
   return 0;
 }
@@ -493,7 +493,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_grad_x_f32) {
   for (int64_t i = 0; i < n; i++) {
     const float grad_ = in0[i];
     const float x_ = in1[i];
-    out0[i] = ((ew_isnan_f32(x_) | ew_isinf_f32(x_)) ? 0.0f : grad_);
+    out0[i] = plait_vm_pickf(ew_isnan_f32(x_) | ew_isinf_f32(x_), 0.0f, grad_);
   }
   return 0;
 }
@@ -507,7 +507,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(nan_to_num_grad_x_f64) {
   for (int64_t i = 0; i < n; i++) {
     const double grad_ = in0[i];
     const double x_ = in1[i];
-    out0[i] = ((ew_isnan_f64(x_) | ew_isinf_f64(x_)) ? 0.0 : grad_);
+    out0[i] = plait_vm_pick(ew_isnan_f64(x_) | ew_isinf_f64(x_), 0.0, grad_);
   }
   return 0;
 }
@@ -852,58 +852,58 @@ PLAITK_ELEMENTWISE_LOOP(zeta_grad_y_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_special[54] = {
-    {digamma_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {digamma_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {digamma_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {digamma_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {entr_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {entr_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {entr_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {entr_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {erf_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {erf_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {erf_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {erf_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {erfc_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {erfc_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {erfc_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {erfc_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {erfinv_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {erfinv_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {erfinv_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {erfinv_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {lgamma_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {lgamma_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {lgamma_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {lgamma_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logit_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {logit_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {logit_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logit_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {logit_eps_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {logit_eps_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {logit_eps_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {logit_eps_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {nan_to_num_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {nan_to_num_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {nan_to_num_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {nan_to_num_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {special_ndtr_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {special_ndtr_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {special_ndtr_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {special_ndtr_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {special_spherical_bessel_j0_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {special_spherical_bessel_j0_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {special_spherical_bessel_j0_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {special_spherical_bessel_j0_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {special_xlog1py_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {special_xlog1py_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {special_xlog1py_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {special_xlog1py_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {special_xlog1py_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {special_xlog1py_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {zeta_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {zeta_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {zeta_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {zeta_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {digamma_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {digamma_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {digamma_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {digamma_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {entr_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {entr_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {entr_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {entr_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {erf_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {erf_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {erf_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {erf_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {erfc_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {erfc_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {erfc_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {erfc_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {erfinv_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {erfinv_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {erfinv_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {erfinv_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {lgamma_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {lgamma_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {lgamma_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {lgamma_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logit_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {logit_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {logit_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logit_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {logit_eps_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {logit_eps_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {logit_eps_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {logit_eps_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {nan_to_num_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {nan_to_num_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {nan_to_num_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {nan_to_num_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_ndtr_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {special_ndtr_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {special_ndtr_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_ndtr_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_spherical_bessel_j0_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {special_spherical_bessel_j0_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {special_spherical_bessel_j0_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_spherical_bessel_j0_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {special_xlog1py_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {special_xlog1py_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {zeta_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {zeta_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {zeta_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {zeta_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

@@ -69,13 +69,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acos_complex_f32) {
     const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
     const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
     const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
-    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float pim_ = ((pa_ >= 0.0f) ? plait_vm_pickf(ph_ == 0.0f, pb_, pk_) : ew_copysign_f32(ph_, pb_));
     const float qa_ = 1.0f + xr_;
     const float qb_ = xi_;
     const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
     const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
     const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
-    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float qim_ = ((qa_ >= 0.0f) ? plait_vm_pickf(qh_ == 0.0f, qb_, qk_) : ew_copysign_f32(qh_, qb_));
     out0[i] = 2.0f * plait_vm_atan2f(pre_, qre_);
     out1[i] = plait_vm_asinhf(qre_ * pim_ - qim_ * pre_);
   }
@@ -96,13 +96,13 @@ PLAITK_ELEMENTWISE_LOOP(acos_complex_f64) {
     const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
     const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
     const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
-    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double pim_ = ((pa_ >= 0.0) ? plait_vm_pick(ph_ == 0.0, pb_, pk_) : ew_copysign_f64(ph_, pb_));
     const double qa_ = 1.0 + xr_;
     const double qb_ = xi_;
     const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
     const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
     const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
-    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double qim_ = ((qa_ >= 0.0) ? plait_vm_pick(qh_ == 0.0, qb_, qk_) : ew_copysign_f64(qh_, qb_));
     out0[i] = 2.0 * plait_vm_atan2(pre_, qre_);
     out1[i] = plait_vm_asinh(qre_ * pim_ - qim_ * pre_);
   }
@@ -176,13 +176,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(acosh_complex_f32) {
     const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
     const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
     const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
-    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float pim_ = ((pa_ >= 0.0f) ? plait_vm_pickf(ph_ == 0.0f, pb_, pk_) : ew_copysign_f32(ph_, pb_));
     const float qa_ = xr_ + 1.0f;
     const float qb_ = xi_;
     const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
     const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
     const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
-    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float qim_ = ((qa_ >= 0.0f) ? plait_vm_pickf(qh_ == 0.0f, qb_, qk_) : ew_copysign_f32(qh_, qb_));
     out0[i] = plait_vm_asinhf(pre_ * qre_ + pim_ * qim_);
     out1[i] = 2.0f * plait_vm_atan2f(pim_, qre_);
   }
@@ -203,13 +203,13 @@ PLAITK_ELEMENTWISE_LOOP(acosh_complex_f64) {
     const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
     const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
     const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
-    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double pim_ = ((pa_ >= 0.0) ? plait_vm_pick(ph_ == 0.0, pb_, pk_) : ew_copysign_f64(ph_, pb_));
     const double qa_ = xr_ + 1.0;
     const double qb_ = xi_;
     const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
     const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
     const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
-    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double qim_ = ((qa_ >= 0.0) ? plait_vm_pick(qh_ == 0.0, qb_, qk_) : ew_copysign_f64(qh_, qb_));
     out0[i] = plait_vm_asinh(pre_ * qre_ + pim_ * qim_);
     out1[i] = 2.0 * plait_vm_atan2(pim_, qre_);
   }
@@ -283,13 +283,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asin_complex_f32) {
     const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
     const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
     const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
-    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float pim_ = ((pa_ >= 0.0f) ? plait_vm_pickf(ph_ == 0.0f, pb_, pk_) : ew_copysign_f32(ph_, pb_));
     const float qa_ = 1.0f + xr_;
     const float qb_ = xi_;
     const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
     const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
     const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
-    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float qim_ = ((qa_ >= 0.0f) ? plait_vm_pickf(qh_ == 0.0f, qb_, qk_) : ew_copysign_f32(qh_, qb_));
     const float a_ = plait_vm_atan2f(xr_, pre_ * qre_ - pim_ * qim_);
     const float b_ = plait_vm_asinhf(pre_ * qim_ - pim_ * qre_);
     out0[i] = a_;
@@ -312,13 +312,13 @@ PLAITK_ELEMENTWISE_LOOP(asin_complex_f64) {
     const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
     const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
     const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
-    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double pim_ = ((pa_ >= 0.0) ? plait_vm_pick(ph_ == 0.0, pb_, pk_) : ew_copysign_f64(ph_, pb_));
     const double qa_ = 1.0 + xr_;
     const double qb_ = xi_;
     const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
     const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
     const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
-    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double qim_ = ((qa_ >= 0.0) ? plait_vm_pick(qh_ == 0.0, qb_, qk_) : ew_copysign_f64(qh_, qb_));
     const double a_ = plait_vm_atan2(xr_, pre_ * qre_ - pim_ * qim_);
     const double b_ = plait_vm_asinh(pre_ * qim_ - pim_ * qre_);
     out0[i] = a_;
@@ -394,13 +394,13 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(asinh_complex_f32) {
     const float ph_ = ew_sqrt_f32(0.5f * (ew_abs_f32(pa_) + ew_hypot_f32(pa_, pb_)));
     const float pk_ = ((ph_ == 0.0f) ? 0.0f : (0.5f * pb_ / ph_));
     const float pre_ = ((pa_ >= 0.0f) ? ph_ : ew_abs_f32(pk_));
-    const float pim_ = ((pa_ >= 0.0f) ? ((ph_ == 0.0f) ? pb_ : pk_) : ew_copysign_f32(ph_, pb_));
+    const float pim_ = ((pa_ >= 0.0f) ? plait_vm_pickf(ph_ == 0.0f, pb_, pk_) : ew_copysign_f32(ph_, pb_));
     const float qa_ = 1.0f + -xi_;
     const float qb_ = xr_;
     const float qh_ = ew_sqrt_f32(0.5f * (ew_abs_f32(qa_) + ew_hypot_f32(qa_, qb_)));
     const float qk_ = ((qh_ == 0.0f) ? 0.0f : (0.5f * qb_ / qh_));
     const float qre_ = ((qa_ >= 0.0f) ? qh_ : ew_abs_f32(qk_));
-    const float qim_ = ((qa_ >= 0.0f) ? ((qh_ == 0.0f) ? qb_ : qk_) : ew_copysign_f32(qh_, qb_));
+    const float qim_ = ((qa_ >= 0.0f) ? plait_vm_pickf(qh_ == 0.0f, qb_, qk_) : ew_copysign_f32(qh_, qb_));
     const float a_ = plait_vm_atan2f(-xi_, pre_ * qre_ - pim_ * qim_);
     const float b_ = plait_vm_asinhf(pre_ * qim_ - pim_ * qre_);
     out0[i] = b_;
@@ -423,13 +423,13 @@ PLAITK_ELEMENTWISE_LOOP(asinh_complex_f64) {
     const double ph_ = ew_sqrt_f64(0.5 * (ew_abs_f64(pa_) + ew_hypot_f64(pa_, pb_)));
     const double pk_ = ((ph_ == 0.0) ? 0.0 : (0.5 * pb_ / ph_));
     const double pre_ = ((pa_ >= 0.0) ? ph_ : ew_abs_f64(pk_));
-    const double pim_ = ((pa_ >= 0.0) ? ((ph_ == 0.0) ? pb_ : pk_) : ew_copysign_f64(ph_, pb_));
+    const double pim_ = ((pa_ >= 0.0) ? plait_vm_pick(ph_ == 0.0, pb_, pk_) : ew_copysign_f64(ph_, pb_));
     const double qa_ = 1.0 + -xi_;
     const double qb_ = xr_;
     const double qh_ = ew_sqrt_f64(0.5 * (ew_abs_f64(qa_) + ew_hypot_f64(qa_, qb_)));
     const double qk_ = ((qh_ == 0.0) ? 0.0 : (0.5 * qb_ / qh_));
     const double qre_ = ((qa_ >= 0.0) ? qh_ : ew_abs_f64(qk_));
-    const double qim_ = ((qa_ >= 0.0) ? ((qh_ == 0.0) ? qb_ : qk_) : ew_copysign_f64(qh_, qb_));
+    const double qim_ = ((qa_ >= 0.0) ? plait_vm_pick(qh_ == 0.0, qb_, qk_) : ew_copysign_f64(qh_, qb_));
     const double a_ = plait_vm_atan2(-xi_, pre_ * qre_ - pim_ * qim_);
     const double b_ = plait_vm_asinh(pre_ * qim_ - pim_ * qre_);
     out0[i] = b_;
@@ -1484,15 +1484,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
         const float p_ = 3.141592653589793f * xr_;
         const float q_ = 3.141592653589793f * xi_;
         const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
-        const float u_ = (w_ ? p_ : q_);
-        const float v_ = (w_ ? q_ : p_);
+        const float u_ = plait_vm_pickf(w_, p_, q_);
+        const float v_ = plait_vm_pickf(w_, q_, p_);
         const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
         const float n_ = u_ + v_ * k_;
         const float qr_ = (w_ ? (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_near_cosf(p_) * plait_vm_sinhf(q_))) / n_;
         const float qi_ = (w_ ? (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_near_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_near_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_near_sinf(p_) * plait_vm_coshf(q_))) / n_;
         const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
-        out0[i] = (z_ ? 1.0f : qr_);
-        out1[i] = (z_ ? 0.0f : qi_);
+        out0[i] = plait_vm_pickf(z_, 1.0f, qr_);
+        out1[i] = plait_vm_pickf(z_, 0.0f, qi_);
       }
       continue;
     }
@@ -1503,15 +1503,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f32) {
       const float p_ = 3.141592653589793f * xr_;
       const float q_ = 3.141592653589793f * xi_;
       const bool w_ = ew_abs_f32(p_) >= ew_abs_f32(q_);
-      const float u_ = (w_ ? p_ : q_);
-      const float v_ = (w_ ? q_ : p_);
+      const float u_ = plait_vm_pickf(w_, p_, q_);
+      const float v_ = plait_vm_pickf(w_, q_, p_);
       const float k_ = ((u_ == 0.0f) ? 0.0f : (v_ / u_));
       const float n_ = u_ + v_ * k_;
       const float qr_ = (w_ ? (plait_vm_sinf(p_) * plait_vm_coshf(q_) + plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_) : (plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_ + plait_vm_cosf(p_) * plait_vm_sinhf(q_))) / n_;
       const float qi_ = (w_ ? (plait_vm_cosf(p_) * plait_vm_sinhf(q_) - plait_vm_sinf(p_) * plait_vm_coshf(q_) * k_) : (plait_vm_cosf(p_) * plait_vm_sinhf(q_) * k_ - plait_vm_sinf(p_) * plait_vm_coshf(q_))) / n_;
       const bool z_ = (p_ == 0.0f) & (q_ == 0.0f);
-      out0[i] = (z_ ? 1.0f : qr_);
-      out1[i] = (z_ ? 0.0f : qi_);
+      out0[i] = plait_vm_pickf(z_, 1.0f, qr_);
+      out1[i] = plait_vm_pickf(z_, 0.0f, qi_);
     }
   }
   return 0;
@@ -1539,15 +1539,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
         const double p_ = 3.141592653589793 * xr_;
         const double q_ = 3.141592653589793 * xi_;
         const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
-        const double u_ = (w_ ? p_ : q_);
-        const double v_ = (w_ ? q_ : p_);
+        const double u_ = plait_vm_pick(w_, p_, q_);
+        const double v_ = plait_vm_pick(w_, q_, p_);
         const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
         const double n_ = u_ + v_ * k_;
         const double qr_ = (w_ ? (plait_vm_near_sin(p_) * plait_vm_cosh(q_) + plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_near_cos(p_) * plait_vm_sinh(q_))) / n_;
         const double qi_ = (w_ ? (plait_vm_near_cos(p_) * plait_vm_sinh(q_) - plait_vm_near_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_near_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_near_sin(p_) * plait_vm_cosh(q_))) / n_;
         const bool z_ = (p_ == 0.0) & (q_ == 0.0);
-        out0[i] = (z_ ? 1.0 : qr_);
-        out1[i] = (z_ ? 0.0 : qi_);
+        out0[i] = plait_vm_pick(z_, 1.0, qr_);
+        out1[i] = plait_vm_pick(z_, 0.0, qi_);
       }
       continue;
     }
@@ -1557,15 +1557,15 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(sinc_complex_f64) {
       const double p_ = 3.141592653589793 * xr_;
       const double q_ = 3.141592653589793 * xi_;
       const bool w_ = ew_abs_f64(p_) >= ew_abs_f64(q_);
-      const double u_ = (w_ ? p_ : q_);
-      const double v_ = (w_ ? q_ : p_);
+      const double u_ = plait_vm_pick(w_, p_, q_);
+      const double v_ = plait_vm_pick(w_, q_, p_);
       const double k_ = ((u_ == 0.0) ? 0.0 : (v_ / u_));
       const double n_ = u_ + v_ * k_;
       const double qr_ = (w_ ? (plait_vm_sin(p_) * plait_vm_cosh(q_) + plait_vm_cos(p_) * plait_vm_sinh(q_) * k_) : (plait_vm_sin(p_) * plait_vm_cosh(q_) * k_ + plait_vm_cos(p_) * plait_vm_sinh(q_))) / n_;
       const double qi_ = (w_ ? (plait_vm_cos(p_) * plait_vm_sinh(q_) - plait_vm_sin(p_) * plait_vm_cosh(q_) * k_) : (plait_vm_cos(p_) * plait_vm_sinh(q_) * k_ - plait_vm_sin(p_) * plait_vm_cosh(q_))) / n_;
       const bool z_ = (p_ == 0.0) & (q_ == 0.0);
-      out0[i] = (z_ ? 1.0 : qr_);
-      out1[i] = (z_ ? 0.0 : qi_);
+      out0[i] = plait_vm_pick(z_, 1.0, qr_);
+      out1[i] = plait_vm_pick(z_, 0.0, qi_);
     }
   }
   return 0;
@@ -1875,96 +1875,96 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(tan_complex_f64) {
 }
 
 const plaitk_elementwise_kernel plaitk_elementwise_trigonometric[92] = {
-    {acos_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {acos_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {acos_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {acos_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {acos_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {acos_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {acosh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {acosh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {acosh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {acosh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {acosh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {acosh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {asin_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {asin_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {asin_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {asin_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {asin_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {asin_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {asinh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {asinh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {asinh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {asinh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {asinh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {asinh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atan_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {atan_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {atan_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atan_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atan_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atan_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atan2_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atan2_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atan2_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atan2_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atan2_grad_y_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atan2_grad_y_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atanh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {atanh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {atanh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atanh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {atanh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {atanh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cos_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {cos_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {cos_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cos_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cos_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cos_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cosh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {cosh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {cosh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cosh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {cosh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {cosh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {deg2rad_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {deg2rad_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {deg2rad_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {deg2rad_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {hypot_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hypot_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hypot_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hypot_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {hypot_grad_x_f32, NULL, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {hypot_grad_x_f64, NULL, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {rad2deg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {rad2deg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {rad2deg_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {rad2deg_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sin_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sin_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sin_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sin_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sin_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sin_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sinc_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sinc_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sinc_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sinc_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sinc_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sinc_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sinh_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {sinh_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {sinh_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sinh_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {sinh_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {sinh_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tan_f32, NULL, 1, 1, {PLAIT_F32, PLAIT_F32}},
-    {tan_f64, NULL, 1, 1, {PLAIT_F64, PLAIT_F64}},
-    {tan_grad_x_f32, NULL, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tan_grad_x_f64, NULL, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {tan_complex_f32, NULL, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {tan_complex_f64, NULL, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acos_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {acos_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {acos_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acos_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acos_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acos_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acosh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {acosh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {acosh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acosh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {acosh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {acosh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asin_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {asin_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {asin_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asin_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asin_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asin_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asinh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {asinh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {asinh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asinh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {asinh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {asinh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {atan_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {atan_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan2_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan2_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan2_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan2_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atan2_grad_y_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atan2_grad_y_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atanh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {atanh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {atanh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atanh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {atanh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {atanh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cos_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {cos_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {cos_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cos_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cos_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cos_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cosh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {cosh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {cosh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cosh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {cosh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {cosh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {deg2rad_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {deg2rad_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {deg2rad_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {deg2rad_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {hypot_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hypot_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hypot_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hypot_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {hypot_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {hypot_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {rad2deg_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {rad2deg_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {rad2deg_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {rad2deg_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sin_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sin_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sin_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sin_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sin_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sin_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinc_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sinc_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sinc_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinc_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinc_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinc_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinh_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {sinh_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {sinh_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinh_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {sinh_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {sinh_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tan_f32, NULL, NULL, 0, 1, 1, {PLAIT_F32, PLAIT_F32}},
+    {tan_f64, NULL, NULL, 0, 1, 1, {PLAIT_F64, PLAIT_F64}},
+    {tan_grad_x_f32, NULL, NULL, 0, 2, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tan_grad_x_f64, NULL, NULL, 0, 2, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {tan_complex_f32, NULL, NULL, 0, 2, 2, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {tan_complex_f64, NULL, NULL, 0, 2, 2, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
 };

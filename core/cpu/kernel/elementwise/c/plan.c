@@ -74,6 +74,17 @@ static int64_t add_dims(plan *p, const plaitk_elementwise_call *call) {
   return count;
 }
 
+void plaitk_elementwise_number(plaitk_element *to, int type, plaitk_scalar value, double imaginary) {
+  double wide[2] = {value.f, imaginary};
+  float f[2] = {(float)value.f, (float)imaginary};
+  bool b = value.f != 0;
+  const void *from = &value;
+  if (type == PLAIT_BOOL) from = &b;
+  else if (type == PLAIT_F32 || type == PAIR_F32) from = f;
+  else if (type == PAIR_F64) from = wide;
+  memcpy(to->bytes, from, (size_t)size_of(type));
+}
+
 static void add_lanes(plan *p, const plaitk_elementwise_call *call) {
   for (int k = 0; k < p->n; k++) {
     const plaitk_elementwise_operand *o = &call->operand[k];
@@ -147,11 +158,32 @@ static bool is_pair(const plan *p, const lane *a, const lane *b) {
   return b->data == a->data + a->size && memcmp(a->stride, b->stride, (size_t)p->ndim * sizeof a->stride[0]) == 0;
 }
 
+// Chooses the kernel's loop for numbers if the inputs that it takes as such are that, along a row.
+static void choose_loop(plan *p) {
+  const plaitk_elementwise_kernel *kernel = p->kernel;
+  bool scalars = kernel->scalar != 0;
+  for (int k = 0; k < p->nin; k++) {
+    const lane *l = &p->lane[k];
+    bool repeats = l->convert == NULL && l->stride[p->ndim - 1] == 0 && p->shape[p->ndim - 1] >= SHORT_ROW;
+    if (kernel->scalar >> k & 1) scalars &= l->scalar || repeats;
+  }
+  p->loop = scalars ? kernel->scalars : kernel->loop;
+  for (int k = 0; k < p->n; k++) {
+    lane *l = &p->lane[k];
+    l->single = scalars && (kernel->scalar >> k & 1);
+    if (!l->single || !l->scalar) continue;
+    plaitk_elementwise_number(&p->number[k], l->type, l->value, l->imaginary);
+    l->data = p->number[k].bytes;
+  }
+}
+
 // Splits the two innermost dimensions into blocks and decides which operands go through scratch.
 static void plan_blocks(plan *p, int64_t count) {
   // Chunks of equal size, a multiple of EVEN of them, so that two, four or eight threads have as much to do.
   int64_t chunks = ceil_div(count, CHUNK * EVEN) * EVEN, chunk = ceil_div(ceil_div(count, chunks), LINE) * LINE;
-  bool tiles = move_row_dim(p), scratch = false, gaps = false;
+  bool tiles = move_row_dim(p);
+  choose_loop(p);
+  bool scratch = false, gaps = false;
   int64_t rows = p->shape[p->ndim - 2], cols = p->shape[p->ndim - 1];
   int widest = 1;
   p->part = PLAIT_STREAM_PART;
@@ -159,6 +191,12 @@ static void plan_blocks(plan *p, int64_t count) {
   for (int k = 0; k < p->n; k++) {
     lane *l = &p->lane[k];
     l->row = l->stride[p->ndim - 2];
+    if (l->single) {
+      l->col = 0;
+      l->packed = l->streamed = false;
+      gaps |= l->row != 0;
+      continue;
+    }
     l->col = cols == 1 ? 1 : l->stride[p->ndim - 1];
     bool gap = rows > 1 && l->row != cols;
     l->streamed = k >= p->nin && is_streamed(p, l, count);

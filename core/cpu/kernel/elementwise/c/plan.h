@@ -30,6 +30,15 @@ int64_t plaitk_elementwise_run_pairs(const plaitk_elementwise_kernel *kernel, vo
 // Returns the conversion of real numbers to complex ones, from a dtype.
 plaitk_convert plaitk_elementwise_widen(int dtype);
 
+// Memory of one element of any type.
+typedef union {
+  char bytes[16];
+  double alignment;
+} plaitk_element;
+
+// Writes the element of a loop's type that stands for a number.
+void plaitk_elementwise_number(plaitk_element *to, int type, plaitk_scalar value, double imaginary);
+
 // An operand of a plan.
 typedef struct {
   char *data;
@@ -40,6 +49,7 @@ typedef struct {
   int dtype, type;                 // dtypes in memory and in the loop
   int size, type_size;             // bytes of an element in memory and in the loop
   bool scalar, packed, streamed;
+  bool single;             // the loop reads one element for a row
   bool paired;             // this lane and the next are the real and the imaginary parts of complex numbers
   plaitk_convert convert;  // conversion between memory and scratch; NULL where dtype == type
 } lane;
@@ -48,6 +58,7 @@ typedef struct {
 // last two are split into blocks. Blocks and chunks depend on the call only, not on the threads.
 typedef struct {
   const plaitk_elementwise_kernel *kernel;
+  plaitk_elementwise_loop loop;
   const plaitk_scalar *attr;
   int nin, n;  // number of inputs and of all lanes
   int ndim;
@@ -60,6 +71,7 @@ typedef struct {
   int64_t blocks, blocks_per_chunk;
   int64_t status;
   lane lane[PLAITK_ELEMENTWISE_MAX_OPERANDS];
+  plaitk_element number[PLAITK_ELEMENTWISE_MAX_IN];  // of single lanes that are scalars
 } plan;
 
 // The position of a thread among the blocks.

@@ -49,16 +49,10 @@ static void store_pair(const lane *l, char *dst, const char *re, const char *im,
 }
 
 static void fill_scalar(const lane *l, void *scratch, int64_t n) {
-  const int64_t size = l->type_size;
-  double wide[2] = {l->value.f, l->imaginary};
-  float f[2] = {(float)wide[0], (float)wide[1]};
-  bool b = l->value.f != 0;
-  const void *element = &l->value;
-  if (l->type == PLAIT_BOOL) element = &b;
-  else if (l->type == PLAIT_F32 || l->type == PAIR_F32) element = f;
-  else if (l->type == PAIR_F64) element = wide;
-  plaitk_plane p = {{n, 1}, {size, 0}, {0, 0}, false};
-  plaitk_copying_plane(size, scratch, element, &p);
+  plaitk_element element;
+  plaitk_elementwise_number(&element, l->type, l->value, l->imaginary);
+  plaitk_plane p = {{n, 1}, {l->type_size, 0}, {0, 0}, false};
+  plaitk_copying_plane(l->type_size, scratch, element.bytes, &p);
 }
 
 // Loads the block at src into scratch, converting it if necessary. raw is a buffer for gathered elements.
@@ -91,7 +85,7 @@ static void store(const lane *l, char *dst, void *raw, const char *scratch, int6
 
 static int64_t run_loop(const plan *p, void *const *ptr, int64_t n) {
   if (p->joined) return plaitk_elementwise_run_pairs(p->kernel, ptr, p->attr, n);
-  return p->kernel->loop(ptr, ptr + p->nin, p->attr, n);
+  return p->loop(ptr, ptr + p->nin, p->attr, n);
 }
 
 // Runs a block part by part, so that one part of the outputs is stored past the caches while the next is computed. The
@@ -109,7 +103,7 @@ static int64_t run_parts(const plan *p, void *const *ptr, const int64_t *step, c
         void *at[MAX_OPERANDS];
         for (int k = 0; k < p->n; k++) {
           int64_t row = k < p->nin ? (r + i) * step[k] : i * cols * p->lane[k].type_size;
-          at[k] = (char *)ptr[k] + row + (k < p->nin ? c * p->lane[k].type_size : 0);
+          at[k] = (char *)ptr[k] + row + (k < p->nin && !p->lane[k].single ? c * p->lane[k].type_size : 0);
         }
         status |= run_loop(p, at, across);
       }
@@ -179,7 +173,7 @@ static void run_chunk(void *arg, int64_t chunk) {
   content held[MAX_OPERANDS];
   for (int k = 0; k < p->n; k++) {
     held[k].src = NULL;
-    if (p->lane[k].scalar) fill_scalar(&p->lane[k], scratch[k], min64(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
+    if (p->lane[k].scalar && !p->lane[k].single) fill_scalar(&p->lane[k], scratch[k], min64(p->rows * p->cols, SCRATCH / p->lane[k].type_size));
   }
   int64_t block = chunk * p->blocks_per_chunk, end = min64(p->blocks, block + p->blocks_per_chunk);
   int64_t status = 0;
@@ -190,10 +184,20 @@ static void run_chunk(void *arg, int64_t chunk) {
   if (status != 0) __atomic_fetch_or(&p->status, status, __ATOMIC_RELAXED);
 }
 
-// Reports whether the loop can run over all operands in one call, and that is little work.
-static bool is_trivial(const plaitk_elementwise_call *call, int n, int64_t *count) {
+// Reports whether all inputs that the kernel has a loop for numbers for are that.
+static bool has_scalars(const plaitk_elementwise_call *call) {
+  const plaitk_elementwise_kernel *k = call->kernel;
+  for (int i = 0; i < k->nin; i++) {
+    if ((k->scalar >> i & 1) && call->operand[i].data != NULL) return false;
+  }
+  return k->scalar != 0;
+}
+
+// Reports whether a loop can run over all operands in one call, and that is little work.
+static bool is_trivial(const plaitk_elementwise_call *call, int n, bool scalars, int64_t *count) {
   for (int k = 0; k < n; k++) {
     const plaitk_elementwise_operand *o = &call->operand[k];
+    if (scalars && (call->kernel->scalar >> k & 1)) continue;
     if (o->dtype != call->kernel->type[k] || o->data == NULL) return false;
     int64_t run = 1;
     for (int64_t d = call->ndim - 1; d >= 0; d--) {
@@ -213,11 +217,19 @@ int64_t plaitk_elementwise_run(plait_pool *pool, const plaitk_elementwise_call *
   const plaitk_elementwise_kernel *kernel = call->kernel;
   int n = kernel->nin + kernel->nout;
   int64_t count = 0;
-  if (is_trivial(call, n, &count)) {
+  bool scalars = has_scalars(call);
+  if (is_trivial(call, n, scalars, &count)) {
     void *ptr[MAX_OPERANDS];
-    for (int k = 0; k < n; k++) ptr[k] = call->operand[k].data;
+    plaitk_element number[MAX_OPERANDS];
+    for (int k = 0; k < n; k++) {
+      const plaitk_elementwise_operand *o = &call->operand[k];
+      ptr[k] = o->data;
+      if (ptr[k] != NULL) continue;
+      plaitk_elementwise_number(&number[k], kernel->type[k], o->value, o->imaginary);
+      ptr[k] = number[k].bytes;
+    }
     if (joins) return plaitk_elementwise_run_pairs(kernel, ptr, call->attr, count);
-    return kernel->loop(ptr, ptr + kernel->nin, call->attr, count);
+    return (scalars ? kernel->scalars : kernel->loop)(ptr, ptr + kernel->nin, call->attr, count);
   }
   plan p;
   if (!plaitk_elementwise_plan(&p, call)) return 0;

@@ -70,10 +70,11 @@ EW float ew_abs_f32(float x) { return plait_vm_absf(x); }
 EW double ew_abs_f64(double x) { return plait_vm_abs(x); }
 EW float ew_sign_f32(float x) { return (x > 0 ? 1.0f : 0.0f) - (x < 0 ? 1.0f : 0.0f); }
 EW double ew_sign_f64(double x) { return (x > 0 ? 1.0 : 0.0) - (x < 0 ? 1.0 : 0.0); }
-EW float ew_min_f32(float a, float b) { return plait_vm_pickf((a < b) | (a != a), a, b); }
-EW double ew_min_f64(double a, double b) { return plait_vm_pick((a < b) | (a != a), a, b); }
-EW float ew_max_f32(float a, float b) { return plait_vm_pickf((a > b) | (a != a), a, b); }
-EW double ew_max_f64(double a, double b) { return plait_vm_pick((a > b) | (a != a), a, b); }
+// NaN if either is. Where b is a constant, this is one comparison.
+EW float ew_min_f32(float a, float b) { return plait_vm_pickf((b == b) & !(a >= b), a, b); }
+EW double ew_min_f64(double a, double b) { return plait_vm_pick((b == b) & !(a >= b), a, b); }
+EW float ew_max_f32(float a, float b) { return plait_vm_pickf((b == b) & !(a <= b), a, b); }
+EW double ew_max_f64(double a, double b) { return plait_vm_pick((b == b) & !(a <= b), a, b); }
 EW float ew_floor_f32(float x) { return plait_vm_floorf(x); }
 EW double ew_floor_f64(double x) { return plait_vm_floor(x); }
 EW float ew_ceil_f32(float x) { return plait_vm_ceilf(x); }

@@ -9,7 +9,7 @@
 
 #define UNARY(f)                                                                                                         \
   f(exp) f(exp2) f(expm1) f(log) f(log2) f(log10) f(log1p) f(sin) f(cos) f(tan) f(asin) f(acos) f(atan) f(sinh) f(cosh) \
-  f(tanh) f(asinh) f(acosh) f(atanh) f(erf) f(erfc) f(erfinv) f(lgamma) f(digamma) f(sigmoid) f(softplus) f(logsigmoid) \
+  f(tanh) f(asinh) f(acosh) f(atanh) f(erf) f(erfc) f(erfinv) f(normal_cdf) f(lgamma) f(digamma) f(sigmoid) f(softplus) f(logsigmoid) \
   f(sqrt) f(rsqrt) f(floor) f(ceil) f(trunc) f(round)
 
 #define BINARY(f) f(pow) f(atan2) f(fmod) f(remainder) f(floor_divide)
