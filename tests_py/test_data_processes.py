@@ -3,6 +3,7 @@
 import itertools
 import multiprocessing
 import os
+import queue
 import random
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import numpy as np
 import plait
 import pytest
 from plait.utils import data
-from plait.utils.data import _process
+from plait.utils.data import _process, _worker
 
 
 class Mixed(data.Dataset):
@@ -283,3 +284,18 @@ def test_programs_that_are_ended(tmp_path, number):
     assert ended(pids)
     assert error.count("Traceback") == (number == signal.SIGINT)
     assert "resource_tracker" not in error
+
+
+def test_an_interrupt_at_the_end_of_a_wait():
+    class Queue:
+        def get(self, timeout):
+            try:
+                raise queue.Empty
+            except queue.Empty:
+                raise KeyboardInterrupt  # noqa: B904 (as of a signal that is seen only now)
+
+    share = _worker.Share(queue.SimpleQueue())
+    share.results = Queue()
+    with pytest.raises(KeyboardInterrupt) as found:
+        share.result(0)
+    assert found.value.__suppress_context__  # the traceback speaks of the interrupt alone

@@ -48,6 +48,10 @@ INSIDE = {
     "plait.autograd.functional": {"plait.func._jacobians": "which imports the package"},
     "plait._engine.missing_names": {"plait._names": "a long text that only errors need"},
     "plait._serialization.pickling": {"plait.nn": "the package above: only a checkpoint with parameters needs it"},
+    "plait._tensors.beside": {
+        "plait.distributed.tensor._alike": "most programs use no ranks",
+        "plait.distributed.tensor._dtensor": "most programs use no ranks",
+    },
     "plait._tensors.storage": {"plait._tensors.arrays": "it takes storages, and storages of files are made with it"},
     "plait._tensors.operators": {"plait._tensor": "the class that gets these operators, and so imports them"},
     "plait._tensor": {"plait.array_api": "the package above, of which tensors say that it is theirs"},

@@ -75,9 +75,12 @@ class Share:
         """Waits for the next batch or its error."""
         if timeout:
             return self.results.get(timeout=timeout)
-        while True:  # Python sees a signal that has come just before a wait only at its end
-            with contextlib.suppress(queue.Empty):
-                return self.results.get(timeout=SIGNALS)
+        try:
+            while True:  # Python sees a signal that has come just before a wait only at its end
+                with contextlib.suppress(queue.Empty):
+                    return self.results.get(timeout=SIGNALS)
+        except KeyboardInterrupt as interrupt:
+            raise interrupt from None  # not from the end of the wait
 
 
 class Worker:
