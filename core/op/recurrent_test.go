@@ -16,7 +16,7 @@ import (
 // TestRecurrentLayersOfBFloat16 compares layers whose states are of bfloat16 with float32's, on every instruction set. The
 // sizes are cut along the batch and along the features, and fill tiles and leave some of them empty.
 func TestRecurrentLayersOfBFloat16(t *testing.T) {
-	for _, v := range []gemm.Variant{gemm.Baseline, gemm.AVX2, gemm.AVX512, gemm.AMX} {
+	for _, v := range []gemm.Variant{gemm.Baseline, gemm.AVX2, gemm.AVX512, gemm.AVX512BF16, gemm.AMX} {
 		former, ok := gemm.Use(v)
 		if !ok {
 			continue

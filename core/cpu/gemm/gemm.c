@@ -22,7 +22,7 @@ int plaitk_gemm_variant(void) {
 }
 
 int plaitk_gemm_has_tiles(int dtype) {
-  return dtype == PLAIT_BF16 && plaitk_gemm_variant() == PLAITK_GEMM_AMX;
+  return gemm_pair_kernels_of(plaitk_gemm_variant(), dtype) != NULL;
 }
 
 static int64_t size_of(int dtype) {

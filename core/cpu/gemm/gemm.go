@@ -2,10 +2,10 @@
 // batch of them, on the workers of a pool.
 //
 // A large product packs both operands into panels, as Goto and van de Geijn do in "Anatomy of High-Performance Matrix
-// Multiplication" (2008), and runs a micro kernel over them for AVX-512, AVX2 or the baseline. For bfloat16 there is one
-// for the tile registers of AMX, where Linux lets the process use them; it takes subnormal numbers for zero. Small
-// products, products with a few rows, and products that are deep but small have ways of their own. Other kernels call
-// the C interface in plait_gemm.h.
+// Multiplication" (2008), and runs a micro kernel over them for AVX-512, AVX2 or the baseline. For bfloat16 there are two
+// more: for the tile registers of AMX, where Linux lets the process use them, and for the dot products of AVX-512 BF16.
+// They take subnormal numbers for zero. Small products, products with a few rows, and products that are deep but small
+// have ways of their own. Other kernels call the C interface in plait_gemm.h.
 package gemm
 
 /*
@@ -106,7 +106,9 @@ const (
 	Baseline Variant = C.PLAITK_GEMM_BASELINE
 	AVX2     Variant = C.PLAITK_GEMM_AVX2
 	AVX512   Variant = C.PLAITK_GEMM_AVX512
-	AMX      Variant = C.PLAITK_GEMM_AMX
+	// AVX512BF16 has dot products of bfloat16.
+	AVX512BF16 Variant = C.PLAITK_GEMM_AVX512_BF16
+	AMX        Variant = C.PLAITK_GEMM_AMX
 )
 
 // Current returns the instruction set in use.
@@ -121,6 +123,8 @@ func (v Variant) String() string {
 		return "avx2"
 	case AVX512:
 		return "avx512"
+	case AVX512BF16:
+		return "avx512_bf16"
 	case AMX:
 		return "amx"
 	}

@@ -16,7 +16,7 @@ import (
 
 var variants = map[string]gemm.Variant{
 	"best": gemm.Best, "baseline": gemm.Baseline, "avx2": gemm.AVX2, "avx512": gemm.AVX512,
-	"amx": gemm.AMX,
+	"avx512_bf16": gemm.AVX512BF16, "amx": gemm.AMX,
 }
 
 // forEachVariant runs a test on every instruction set of this machine.

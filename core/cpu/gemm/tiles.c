@@ -1,6 +1,6 @@
 #include "gemm.h"
 
-static const gemm_kernels *kernels(void) { return gemm_pair_kernels_of(PLAITK_GEMM_AMX, PLAIT_BF16); }
+static const gemm_kernels *kernels(void) { return gemm_pair_kernels_of(plaitk_gemm_variant(), PLAIT_BF16); }
 
 static int64_t panel_bytes(int64_t k) { return 2 * PLAITK_GEMM_TILE * round_up(k, PLAITK_GEMM_TILE); }
 
@@ -26,7 +26,7 @@ void plaitk_gemm_tiles_b(void *panels, const uint16_t *b, int64_t n, int64_t b_c
 void plaitk_gemm_by_tiles(int64_t m, int64_t n, int64_t k, const void *a, const void *b, float *c, int64_t c_row,
                           int add) {
   const gemm_kernels *kn = kernels();
-  kn->begin();
+  if (kn->begin) kn->begin();
   int64_t bytes = panel_bytes(k), steps = round_up(k, PLAITK_GEMM_TILE) / 2;
   for (int64_t i = 0; i < m; i += PLAITK_GEMM_TILE) {
     for (int64_t j = 0; j < n; j += PLAITK_GEMM_TILE) {
@@ -35,5 +35,5 @@ void plaitk_gemm_by_tiles(int64_t m, int64_t n, int64_t k, const void *a, const 
                 (const char *)b + j / PLAITK_GEMM_TILE * bytes, c + i * c_row + j, c_row, add);
     }
   }
-  kn->end();
+  if (kn->end) kn->end();
 }

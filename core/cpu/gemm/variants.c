@@ -26,6 +26,8 @@
 #define NAME(x) x##_f64_avx512
 #include "tile.h"
 
+#include "dots_bf16.h"
+
 #if defined(__linux__) && defined(__has_include)
 #if __has_include(<amxbf16intrin.h>) || __has_include(<amxintrin.h>)
 #define AMX 1
@@ -120,9 +122,16 @@ static bool has_tiles(void) {
 }
 #endif
 
+#if defined(__x86_64__) && defined(__GNUC__)
+static bool has_dots(void) { return __builtin_cpu_supports("x86-64-v4") && __builtin_cpu_supports("avx512bf16"); }
+#endif
+
 const gemm_kernels *gemm_pair_kernels_of(int variant, int dtype) {
 #ifdef AMX
   if (variant == PLAITK_GEMM_AMX && dtype == PLAIT_BF16 && has_tiles()) return &kernels_amx;
+#endif
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (variant == PLAITK_GEMM_AVX512_BF16 && dtype == PLAIT_BF16 && has_dots()) return &kernels_bf16;
 #endif
   (void)variant, (void)dtype;
   return NULL;
@@ -138,6 +147,9 @@ const gemm_kernels *gemm_kernels_of(int variant, int dtype) {
       return wide ? &kernels_f64_avx2 : &kernels_f32_avx2;
     case PLAITK_GEMM_AVX512:
       if (!__builtin_cpu_supports("x86-64-v4")) return NULL;
+      return wide ? &kernels_f64_avx512 : &kernels_f32_avx512;
+    case PLAITK_GEMM_AVX512_BF16:
+      if (!has_dots()) return NULL;
       return wide ? &kernels_f64_avx512 : &kernels_f32_avx512;
 #endif
 #ifdef AMX

@@ -87,7 +87,8 @@ enum {
   PLAITK_GEMM_BASELINE = 0,
   PLAITK_GEMM_AVX2 = 1,
   PLAITK_GEMM_AVX512 = 2,
-  PLAITK_GEMM_AMX = 3,  // AVX-512, and tile registers for bfloat16
+  PLAITK_GEMM_AVX512_BF16 = 3,  // AVX-512, and dot products of bfloat16
+  PLAITK_GEMM_AMX = 4,          // the same, and tile registers for bfloat16
   PLAITK_GEMM_BEST = -1,
 };
 
@@ -98,11 +99,11 @@ int plaitk_gemm_use(int variant);
 // plaitk_gemm_variant returns the instruction set in use.
 int plaitk_gemm_variant(void);
 
-// plaitk_gemm_has_tiles reports whether products of a dtype use tile registers, which multiply several times as fast as
-// vectors do.
+// plaitk_gemm_has_tiles reports whether products of a dtype multiply tiles of it as they are: by dot products, twice as fast
+// as vectors of float32, or by tile registers, several times as fast.
 int plaitk_gemm_has_tiles(int dtype);
 
-// Products of bfloat16 inside the chunks of another kernel, where there are tile registers. A matrix is packed into panels
+// Products of bfloat16 inside the chunks of another kernel, where it has tiles. A matrix is packed into panels
 // of up to 32 lines, which are rows of A or columns of B.
 enum {
   PLAITK_GEMM_SQUARE = 16,  // a panel's number of lines is a multiple of this

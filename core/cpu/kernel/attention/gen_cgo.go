@@ -3,7 +3,7 @@
 package attention
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x064528b0
+#cgo CFLAGS: -DPLAIT_HEADERS=0xa5af7bd5
 #cgo noescape plaitk_attention_backward
 #cgo nocallback plaitk_attention_backward
 #cgo noescape plaitk_attention_backward_scratch

@@ -3,7 +3,7 @@
 package matmul
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x47f799f1
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc6273014
 #cgo noescape plaitk_matmul_dot
 #cgo nocallback plaitk_matmul_dot
 #cgo noescape plaitk_matmul_integers

@@ -48,7 +48,7 @@ enum plaitk_attention_isa {
   PLAITK_ATTENTION_BASE,
   PLAITK_ATTENTION_V3,
   PLAITK_ATTENTION_V4,
-  PLAITK_ATTENTION_TILES,  // V4 with tile registers for bfloat16
+  PLAITK_ATTENTION_TILES,  // V4, and tiles of bfloat16 where products have them
 };
 
 // Sets the newest instruction set that kernels may use. For tests, while no kernel runs.

@@ -1,4 +1,4 @@
-// Attention of one tile of bfloat16 by tile registers. Scores and sums are float32; the weights of the values are rounded
+// Attention of one tile of bfloat16 by products of tiles. Scores and sums are float32; the weights of the values are rounded
 // to bfloat16 for their product. Part of attention.c, after the functions for float32 and AVX-512.
 #ifdef PLAIT_ATTENTION_X86
 
