@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -47,6 +48,26 @@ func Gt(x, y *core.Tensor) *core.Tensor { return gtOp.apply(nil, x, y) }
 
 // Ge returns whether x >= y, elementwise, as bools.
 func Ge(x, y *core.Tensor) *core.Tensor { return geOp.apply(nil, x, y) }
+
+// rounded returns what is compared as numbers of the half-precision dtype d, in which a tensor filled with 0.1 equals 0.1. Kernels
+// compute in float32 and would tell these apart.
+func (op *opContext) rounded(d core.DType, in []*core.Tensor) []*core.Tensor {
+	if op.err != nil || !d.IsHalf() || !slices.ContainsFunc(in, func(x *core.Tensor) bool { return x.IsNumber() || x.DType() != d }) {
+		return in
+	}
+	list := slices.Clone(in)
+	for i, x := range list {
+		switch {
+		case x.IsNumber() && d == core.Float16:
+			list[i] = core.Num(float64(core.Float16Value(core.Float16Bits(float32(x.Number().Float)))))
+		case x.IsNumber():
+			list[i] = core.Num(float64(core.BFloat16Value(core.BFloat16Bits(float32(x.Number().Float)))))
+		case x.DType() != d:
+			list[i] = op.own(castTo(x, d))
+		}
+	}
+	return list
+}
 
 // IsNaN returns where x is NaN.
 func IsNaN(x *core.Tensor) *core.Tensor { return isnanOp.apply(nil, x) }

@@ -150,7 +150,7 @@ func (e *Elementwise) run(op *opContext, attrs []float64, in []*core.Tensor) *co
 	e.fit(op, d, attrs)
 	result := d
 	if e.kernel.Program.Results[0].Kind() == expr.Logic {
-		result = core.Bool
+		result, in = core.Bool, op.rounded(d, in)
 	}
 	out := op.outOfEach(e.outName, result, op.commonShape(in), in)
 	if op.err != nil {
@@ -194,6 +194,9 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 	}
 	if op.err != nil {
 		return op.fail()
+	}
+	if e.kernel.Program.Results[0].Kind() == expr.Logic {
+		in = op.rounded(d, in)
 	}
 	values := op.aside(in, e.grads, e.uses)
 	if op.err != nil {

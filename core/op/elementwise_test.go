@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -124,6 +125,23 @@ func TestEdgesOfFloats(t *testing.T) {
 	same([]float64{7, math.MaxFloat32, -1, 0}, NanToNum(x, 7, nil, nil))
 	same([]float64{inf, inf}, Logaddexp(core.FromSlice([]float32{float32(inf), float32(inf)}, 2), core.FromSlice([]float32{1, float32(inf)}, 2)))
 	same([]float64{0, nan}, Xlogy(Zeros(2), core.FromSlice([]float32{0, float32(nan)}, 2)))
+}
+
+// Half-precision tensors are compared with numbers, and with tensors that do not widen them, as these are in their dtype.
+func TestComparisonsRoundToHalf(t *testing.T) {
+	for _, d := range []core.DType{core.Float16, core.BFloat16} {
+		x := To(Full([]int{33}, core.Num(0.1), TensorOptions{}), d)
+		for _, y := range []*core.Tensor{core.Num(0.1), Full(nil, core.Num(0.1), TensorOptions{DType: new(core.Float64)})} {
+			for _, is := range []*core.Tensor{Eq(x, y), Le(x, y), Ge(x, y), Eq(y, x), EqInPlace(Clone(x), y)} {
+				require.Equal(t, slices.Repeat([]float64{1}, 33), values(t, is), "%v", d)
+			}
+			for _, not := range []*core.Tensor{Ne(x, y), Lt(x, y), Gt(x, y), Lt(y, x)} {
+				require.Equal(t, make([]float64, 33), values(t, not), "%v", d)
+			}
+		}
+		require.Equal(t, []float64{1}, values(t, Eq(To(core.FromSlice([]float32{4096}, 1), d), core.FromSlice([]int64{4097}, 1))))
+		require.Equal(t, []float64{0}, values(t, Eq(To(core.FromSlice([]float32{4096}, 1), d), core.FromSlice([]float32{4097}, 1))), "float32 stays")
+	}
 }
 
 // Results of float64 are the same whatever stands beside their arguments, and near those of Go.
