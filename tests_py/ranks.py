@@ -1,5 +1,6 @@
 """Ranks that are threads, for tests of what they do together."""
 
+import plait
 from plait import distributed as dist
 
 
@@ -19,3 +20,9 @@ def on_ranks(n, fn, *args, **kwargs):
 def on_one_device(n, fn, *args):
     """Is `on_ranks` for ranks that share a device, on which tests make what they compare with."""
     return on_ranks(n, fn, *args, devices=["cpu:0"])
+
+
+def close(x, y):
+    """Checks that float64 tensors are equal, but for the order of sums."""
+    assert x.shape == y.shape
+    assert plait.allclose(x, y, rtol=1e-9, atol=1e-9), (x - y).abs().max()

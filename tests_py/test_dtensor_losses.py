@@ -7,12 +7,8 @@ from plait.distributed.device_mesh import init_device_mesh
 from plait.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, strict
 from plait.distributed.tensor.parallel import loss_parallel
 from plait.nn import functional as F
+from ranks import close
 from ranks import on_one_device as on_ranks
-
-
-def close(x, y):
-    assert x.shape == y.shape
-    assert plait.allclose(x, y, rtol=1e-9, atol=1e-9), (x - y).abs().max()
 
 
 def test_vocabulary_parallel_loss():
