@@ -113,3 +113,20 @@ func TestLeavingAfterTheLastWord(t *testing.T) {
 		require.NoError(t, errors.Join(errs...))
 	}
 }
+
+// TestLeavingBeforeAnEmptySend ends a process that waits for a tensor without elements, before the sender's tensor is ready.
+func TestLeavingBeforeAnEmptySend(t *testing.T) {
+	require.NoError(t, eachProcess(wiretest.New(2, 0, 1), []int{1, 1}, longTimeout, func(w *World, _ int) error {
+		return w.Spawn(nil, func(r *Rank) error {
+			x := filled(0, 1)
+			if r.Rank == 1 {
+				return r.World.Recv(x, 0, 0).Wait()
+			}
+			s := core.CurrentContext().Stream(x.Device())
+			c := s.Begin(-1, "slow")
+			c.Work, c.Fn = math.MaxInt, func() error { time.Sleep(50 * time.Millisecond); return nil }
+			s.Launch(c.Out(x))
+			return r.World.Send(x, 1, 0).Wait()
+		})
+	}))
+}

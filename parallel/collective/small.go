@@ -29,7 +29,13 @@ func (p *rankCall) isSmall() bool {
 
 // reads reports whether the collective reads the inputs of a rank.
 func (o *Operation) reads(rank int) bool {
-	return o.Kind != KindBroadcast && o.Kind != KindScatter || o.Root == rank
+	switch o.Kind {
+	case KindBroadcast, KindScatter:
+		return o.Root == rank
+	case KindRecv:
+		return false
+	}
+	return true
 }
 
 // readable reports whether the inputs are computed.
