@@ -681,8 +681,8 @@ plait_status plait_blas_prefer(plait_string path);
 // device.
 char *plait_blas_name(void);
 
-// plait_cpuinstructions names the newest instructions that kernels of CPU devices use: "amx", "avx512",
-// "avx2" or "baseline".
+// plait_cpuinstructions names the newest instructions that kernels of CPU devices use: "amx", "avx512_bf16",
+// "avx512", "avx2" or "baseline".
 char *plait_cpuinstructions(void);
 
 // --- checkpoint ---

@@ -24,5 +24,6 @@ func BlasName() string {
 	return l.String()
 }
 
-// CPUInstructions names the newest instructions that kernels of CPU devices use: "amx", "avx512", "avx2" or "baseline".
+// CPUInstructions names the newest instructions that kernels of CPU devices use: "amx", "avx512_bf16", "avx512", "avx2" or
+// "baseline".
 func CPUInstructions() string { return gemm.Current().String() }

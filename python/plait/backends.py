@@ -205,7 +205,8 @@ class _Processor(_Switches):
 
     def get_cpu_capability(self) -> str:
         """Returns the newest instructions that kernels use: "AVX512", "AVX2" or "DEFAULT"."""
-        return {"amx": "AVX512", "avx512": "AVX512", "avx2": "AVX2"}.get(_core.bind_CPUInstructions(), "DEFAULT")
+        names = {"amx": "AVX512", "avx512_bf16": "AVX512", "avx512": "AVX512", "avx2": "AVX2"}
+        return names.get(_core.bind_CPUInstructions(), "DEFAULT")
 
 
 cpu = _Processor("cpu")
