@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -130,12 +131,15 @@ def _common(a: Value, b: Value) -> list[Any]:
 
 
 @row("pairwise_distance dist cdist")
-def _distance(n: Node, p: Any, keepdim: bool = False, eps: float = 0.0, **args: Value) -> Value:
+def _distance(n: Node, p: Any, keepdim: bool = False, eps: float = 0.0, **args: Any) -> Value:
+    args.pop("compute_mode", None)  # how, not what
     a, b = _cast(n, *args.values())
     if n.op == "cdist":
         a, b = unsqueezed(a, -2), unsqueezed(b, -3)
-    apart = a - b if not eps else a - b + eps
     shape = _common(a, b)
+    apart = (a - b if not eps else a - b + eps).known(shape)
+    if n.op == "cdist" and math.isinf(number(p)):  # whose largest difference is no NaN
+        apart = apart.make("IsNaN", dtype="bool").where(0.0, apart)
     at = axes(None if n.op == "dist" else [len(shape) - 1], len(shape))
     return norm(apart.known(shape), number(p), at, keepdim)
 
@@ -145,5 +149,5 @@ def _later_pairs(n: Node, p: Any, input: Value) -> Value:
     (x,) = _cast(n, input)
     pairs = list(combinations(range(x.dims[-2]), 2))
     shape = [*x.dims[:-2], len(pairs), x.dims[-1]]
-    a, b = (x.make("Gather", n.b.ints(list(rows)), axis=x.rank - 2).known(shape) for rows in zip(*pairs, strict=True))
+    a, b = (x.make("Gather", n.b.ints([pair[i] for pair in pairs]), axis=x.rank - 2).known(shape) for i in range(2))
     return norm((a - b).known(shape), number(p), axes([x.rank - 1], x.rank), False)
