@@ -67,7 +67,7 @@ func TestLeavingWhileOthersAreBusy(t *testing.T) {
 	}
 }
 
-// A lingeringTransport is slow to return after the word that all that was sent is valid.
+// A lingeringTransport is slow with the word that all that was sent is valid: before it posts that, and after.
 type lingeringTransport struct {
 	*losingTransport
 }
@@ -77,13 +77,17 @@ func (t *lingeringTransport) Send(to int, tag uint32, data []byte, done func(err
 }
 
 func (t *lingeringTransport) Post(to int, message []byte) {
-	t.losingTransport.Post(to, message)
+	pause := time.Duration(0)
 	if messageKind(message[0]) == ended {
-		time.Sleep(50 * time.Millisecond)
+		pause = 50 * time.Millisecond
 	}
+	time.Sleep(pause)
+	t.losingTransport.Post(to, message)
+	time.Sleep(pause)
 }
 
-// TestLeavingAfterTheLastWord ends processes that have received all, while the sender's job is still about to end.
+// TestLeavingAfterTheLastWord ends processes that have received all, while the sender's job is still about to end. The sender, too, leaves only
+// after that word.
 func TestLeavingAfterTheLastWord(t *testing.T) {
 	for _, processes := range []int{2, 3} { // one receiver hears the last word earlier than several: see noteSent
 		net := wiretest.New(processes, 0, 1)

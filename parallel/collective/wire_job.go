@@ -40,7 +40,7 @@ type wireJob struct {
 
 	mu        sync.Mutex
 	err       error
-	toldEnded bool              // see [wireJob.tellEnded]
+	toldEnded bool              // or about to tell it: see [wireJob.tellEnded]
 	peers     map[int]*wirePeer // the other processes that take part
 	complete  bool              // of a small job: all inputs have come
 	arrived   chan struct{}     // closed then, or if the job fails

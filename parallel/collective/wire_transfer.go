@@ -33,7 +33,6 @@ type driving struct {
 	next   int         // the next unit
 	active int         // units under way
 	sent   int         // units whose messages from here have been given to the transport
-	said   bool        // the other process has heard that its data is valid
 }
 
 // transfer moves the data. With err this process cannot take part.
@@ -90,13 +89,16 @@ func (j *wireJob) tellReady(err error) (tag uint32, ok bool) {
 	return tag, true
 }
 
-// tellEnded tells those that this process has sent to whether the data was valid.
+// tellEnded tells those that this process has sent to whether the data was valid, unless they have been told: see [wireJob.noteSent].
 func (j *wireJob) tellEnded() {
 	m := j.rendezvous
 	j.mu.Lock()
-	err := j.err
+	again, err := j.toldEnded, j.err
 	j.toldEnded = true
 	j.mu.Unlock()
+	if again {
+		return
+	}
 	w := m.message(ended)
 	w.key(j.key)
 	w.error(err)
@@ -194,9 +196,7 @@ func (j *wireJob) startUnits() {
 			j.mu.Unlock()
 			if over {
 				j.touch()
-				if !j.said {
-					j.tellEnded()
-				}
+				j.tellEnded()
 				j.mu.Lock()
 				j.stage = hasTold
 				j.mu.Unlock()
@@ -226,10 +226,9 @@ func (j *wireJob) startUnits() {
 func (j *wireJob) noteSent() {
 	j.mu.Lock()
 	j.sent++
-	j.said = j.driven && len(j.peers) == 1 && j.sent == len(j.units) && j.err == nil
-	said := j.said
+	valid := j.driven && len(j.peers) == 1 && j.sent == len(j.units) && j.err == nil
 	j.mu.Unlock()
-	if said {
+	if valid {
 		j.tellEnded()
 	}
 }
