@@ -102,7 +102,7 @@ func references(n int) []reference {
 		{"nanmedian", []int{1}, one, nanMedian},
 		{"mode", []int{1}, one, mode},
 	}
-	for _, k := range []int{1, n / 10, n / 2, n} {
+	for _, k := range []int{1, n / 10, n / 8, n / 2, n} {
 		if k > 0 {
 			list = append(list, topk(k, true), topk(k, false),
 				reference{"kthvalue", []int{k}, one, func(x []float64) []int { return order(x, false)[k-1 : k] }})
