@@ -38,8 +38,8 @@ def tensor(
         requires_grad: whether the result collects its gradient
         pin_memory: has no effect
     """
-    at_default = device is None or open_device(device) == check(_core.bind_DeviceDefault())
-    if dtype is None and at_default and (numbers := _core.from_numbers(data)) is not None:
+    plain = dtype is None and (device is None or open_device(device) == check(_core.bind_DeviceDefault()))
+    if plain and (numbers := _core.from_numbers(data)) is not None:
         out = numbers
     elif hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray | np.generic):
         # of another library, or a tensor
