@@ -163,6 +163,11 @@ func plait_work_wait_for(h C.plait_object, d C.int64_t) C.plait_status {
 	return C.plait_status(bind.WorkWaitFor(int64(h), int64(d)))
 }
 
+//export plait_work_wait_on
+func plait_work_wait_on(h C.plait_object, d C.int64_t) C.plait_status {
+	return C.plait_status(bind.WorkWaitOn(int64(h), int64(d)))
+}
+
 //export plait_work_done
 func plait_work_done(h C.plait_object) C.plait_status {
 	return C.plait_status(bind.WorkDone(int64(h)))

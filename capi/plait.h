@@ -854,6 +854,10 @@ plait_status plait_work_arrived_for(plait_object h, int64_t d);
 // It may wait for the device.
 plait_status plait_work_wait_for(plait_object h, int64_t d);
 
+// plait_work_wait_on is plait_work_wait_for for who does nothing else until the end: see
+// [collective.Work.ArrivedOn]. It may wait for the device.
+plait_status plait_work_wait_on(plait_object h, int64_t d);
+
 // plait_work_done returns 1 if a collective is done or has failed.
 plait_status plait_work_done(plait_object h);
 

@@ -69,16 +69,21 @@ func BorrowAll(op string, list []Borrowing, until Event) ([]Borrowed, error) {
 
 // lockedAll is [Stream.Locked] of many streams.
 func lockedAll(list []Stream, fn func()) {
-	if len(list) == 0 {
+	switch len(list) {
+	case 0:
 		fn()
-		return
+	case 1:
+		list[0].Locked(fn)
+	default:
+		list[0].Locked(func() { lockedAll(list[1:], fn) })
 	}
-	list[0].Locked(func() { lockedAll(list[1:], fn) })
 }
 
 // check returns the reason why the tensor cannot be lent, or nil.
 func (x *Borrowing) check(op string) error {
-	refuseRecording("%s works beside the stream, and only the stream's calls are replayed", op)
+	if r := CurrentRecording(); r != nil {
+		r.Refuse("%s works beside the stream, and only the stream's calls are replayed", op)
+	}
 	t := x.Tensor
 	if err := t.Usable(op); err != nil {
 		return err

@@ -417,6 +417,18 @@ func WorkWaitFor(h Object, d int64) (status Status) {
 	return truth(done)
 }
 
+// WorkWaitOn is [WorkWaitFor] for who does nothing else until the end: see [collective.Work.ArrivedOn].
+//
+//plait:waits
+func WorkWaitOn(h Object, d int64) (status Status) {
+	defer protect("work", &status)
+	done, err := work(h).WaitOn(time.Duration(d))
+	if err != nil {
+		return failure(err)
+	}
+	return truth(done)
+}
+
 // WorkDone returns 1 if a collective is done or has failed.
 func WorkDone(h Object) (status Status) {
 	defer protect("work", &status)

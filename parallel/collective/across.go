@@ -13,9 +13,12 @@ import (
 	"github.com/plait-ml/plait/core"
 )
 
+// usualMessage is the length in bytes that few messages without data exceed.
+const usualMessage = 160
+
 // message begins a message about the group.
 func (m *rendezvous) message(kind messageKind) writer {
-	w := writer{byte(kind)}
+	w := append(make(writer, 0, usualMessage), byte(kind))
 	w.id(m.id)
 	return w
 }

@@ -223,6 +223,7 @@ func (g *Group) cutAll(o *Operation, ts []*core.Tensor, sizes [][]int) ([]Piece,
 // startPieces begins an operation over tensors that are split into equal parts.
 func (g *Group) startPieces(o *Operation, ins, outs []*core.Tensor, inParts, outParts int) *Work {
 	pieces := func(ts []*core.Tensor, parts int) (list []Piece, err error) {
+		list = make([]Piece, 0, len(ts)*parts)
 		for _, t := range ts {
 			moved, scale, err := o.usable(t)
 			if err != nil {

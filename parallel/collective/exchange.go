@@ -161,7 +161,7 @@ func (x *exchange) launchSteps() (later []core.Signal, err error) {
 		}
 	}
 	c := x.begin()
-	c.AddWaits(x.waits()...)
+	c.AddWaits(x.unmet()...)
 	x.lane.LaunchSignals(c, begin)
 	for _, steps := range x.batches() {
 		if err := x.launchBatch(steps, x.lane); err != nil {
@@ -219,7 +219,7 @@ func (x *exchange) await(e core.Event) {
 		if len(words) > 0 {
 			x.device.RaiseSignals(words...)
 		}
-		if len(x.waits()) > 0 {
+		if len(x.unmet()) > 0 {
 			x.since = time.Now()
 		} else if time.Since(x.since) > limit {
 			for _, process := range x.partners {

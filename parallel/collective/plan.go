@@ -65,7 +65,7 @@ func (p *plan) make() ([]step, bool) {
 	switch o.Kind {
 	case KindAllReduce, KindReduce:
 		for i := range o.Ins {
-			var ins, outs []source
+			ins, outs := make([]source, 0, len(ops)), make([]source, 0, len(ops))
 			for k := range ops {
 				r := k
 				if o.rootLast {

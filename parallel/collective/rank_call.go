@@ -92,19 +92,18 @@ func (p *rankCall) borrow(streams *streams) error {
 		}
 	}
 	add(p.op.Outs, p.made, true)
+	written := len(list)
 	add(p.op.Ins, made, false)
 	borrowed, err := core.BorrowAll(name, list, p.work.Event())
 	if err != nil {
 		return err
 	}
+	p.work.borrowed = make([]*core.Borrowed, len(borrowed))
 	for i := range borrowed {
-		b := &borrowed[i]
-		p.waits = append(p.waits, b.Waits()...)
-		p.work.borrowed = append(p.work.borrowed, b)
-		if list[i].Write {
-			p.work.written = append(p.work.written, b)
-		}
+		p.work.borrowed[i] = &borrowed[i]
+		p.waits = joined(p.waits, borrowed[i].Waits())
 	}
+	p.work.written = p.work.borrowed[:written:written]
 	of := func(pieces []Piece, waits *[]core.Event) []*core.Borrowed {
 		list := make([]*core.Borrowed, len(pieces))
 		seen := make([]bool, len(borrowed))
@@ -113,7 +112,7 @@ func (p *rankCall) borrow(streams *streams) error {
 			list[i] = &borrowed[k]
 			if !seen[k] {
 				seen[k] = true
-				*waits = append(*waits, borrowed[k].Waits()...)
+				*waits = joined(*waits, borrowed[k].Waits())
 			}
 		}
 		return list
@@ -123,6 +122,14 @@ func (p *rankCall) borrow(streams *streams) error {
 		p.flush()
 	}
 	return nil
+}
+
+// joined returns the events of both lists. It may be one of them, and grows in memory of its own.
+func joined(a, b []core.Event) []core.Event {
+	if len(a) == 0 {
+		return slices.Clip(b)
+	}
+	return append(a, b...)
 }
 
 // flush submits the work that the call waits for, if its device still batches it. Copies to the host can then run right after it.

@@ -161,6 +161,10 @@ func joinAll(list []joinTask) {
 		}
 		size := w.dtype.Size()
 		total += w.n * size
+		if w.n*size <= grain {
+			tasks = append(tasks, w)
+			continue
+		}
 		for from := 0; from < w.n; from += grain / size {
 			t := w
 			t.n = min(grain/size, w.n-from)
@@ -168,11 +172,14 @@ func joinAll(list []joinTask) {
 			tasks = append(tasks, t)
 		}
 	}
+	if len(tasks) == 1 {
+		tasks[0].run()
+		return
+	}
 	var next atomic.Int64
 	run := func() {
 		for i := next.Add(1) - 1; int(i) < len(tasks); i = next.Add(1) - 1 {
-			t := &tasks[i]
-			combine.Join(t.op, t.dtype, t.n, t.sources, t.targets, t.divisor)
+			tasks[i].run()
 		}
 	}
 	var wg sync.WaitGroup
@@ -182,6 +189,8 @@ func joinAll(list []joinTask) {
 	run()
 	wg.Wait()
 }
+
+func (t *joinTask) run() { combine.Join(t.op, t.dtype, t.n, t.sources, t.targets, t.divisor) }
 
 func shifted(list []unsafe.Pointer, by int) []unsafe.Pointer {
 	moved := make([]unsafe.Pointer, len(list))

@@ -45,15 +45,20 @@ func (m *rendezvous) round(p *rankCall) *round {
 	key := p.key()
 	r := m.rounds[key]
 	if r == nil {
-		r = &round{rendezvous: m, key: key, label: p.op.label(), calls: make([]*rankCall, len(m.ranks))}
+		r = &round{rendezvous: m, key: key, label: p.work.label, calls: make([]*rankCall, len(m.ranks))}
 		m.rounds[key] = r
-	}
-	if r.timer == nil && p.here() {
-		log := p.local.log
-		r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
 	}
 	r.arrived++
 	return r
+}
+
+// limit starts the timeout with the first call of a rank of this process, unless the round has not waited for others.
+func (r *round) limit(p *rankCall) {
+	if r.timer != nil || r.over || !p.here() {
+		return
+	}
+	log := p.local.log
+	r.timer = time.AfterFunc(p.op.Timeout, func() { r.expire(p.op.Timeout, log) })
 }
 
 // forget removes the round from the rendezvous if no more ranks will arrive.
@@ -87,6 +92,7 @@ func (m *rendezvous) arrive(p *rankCall) {
 		r.forget()
 		return
 	}
+	defer r.limit(p)
 	r.calls[p.rank] = p
 	if r.arrived == (len(m.ranks)+1)/2 {
 		r.median = p.work.times.called
@@ -121,6 +127,7 @@ func (m *rendezvous) failRound(p *rankCall, err error) {
 func (m *rendezvous) refuse(p *rankCall, err error) {
 	r := m.round(p)
 	defer r.forget()
+	defer r.limit(p)
 	if !r.over {
 		kind := core.DistributedError
 		if own, _ := core.KindOf(err); own == core.MemoryError {

@@ -27,8 +27,7 @@ type wireJob struct {
 	linked     bool       // devices use each other's memory: see [linked]
 	signaled   bool       // and wait for each other: see [exchange]
 	before     []*wireJob // jobs that must end first, so that not too many run at a time
-	reads      [][]core.Event
-	writes     [][]core.Event
+	waits      []core.Event // that this process's calls wait for; see [wireJob.unmet]
 	units      []*wireUnit
 	received   int         // messages to this process
 	steps      []*step     // of a linked job: those that this process runs
@@ -105,8 +104,8 @@ const onlyCall = 1
 // newWireJob returns a job of calls. The rendezvous is locked.
 func newWireJob(m *rendezvous, key roundKey, label, name string, calls []*rankCall, plan []step, small bool) *wireJob {
 	j := &wireJob{rendezvous: m, key: key, label: label, name: name, calls: calls, plan: plan, small: small}
-	for _, p := range calls {
-		j.reads, j.writes = append(j.reads, foreign(p.reads, calls)), append(j.writes, foreign(p.writes, calls))
+	for _, p := range j.ownCalls() {
+		j.waits = append(j.waits, foreign(slices.Concat(p.reads, p.writes), calls)...)
 	}
 	if small {
 		return j
@@ -151,12 +150,15 @@ func (j *wireJob) follow() {
 // clash returns an error if the memory of this process's calls overlaps so that one step would change what another one reads or writes.
 func (j *wireJob) clash() error {
 	own := j.ownCalls()
+	if len(own) < 2 {
+		return nil
+	}
 	var waits []core.Event
 	for _, p := range own {
 		waits = append(waits, p.waits...)
 	}
 	waits = pending(waits)
-	if all := len(waits); len(own) < 2 || countShared(own) < 2 && len(foreign(waits, own)) == all {
+	if countShared(own) < 2 && len(foreign(waits, own)) == len(waits) {
 		return nil
 	}
 	return clash(j.plan, j.calls)
@@ -165,7 +167,7 @@ func (j *wireJob) clash() error {
 // launch starts the job and settles the works of its calls. The rendezvous is locked. early holds the processes that are ready already.
 func (j *wireJob) launch(early map[int]readiness) {
 	m := j.rendezvous
-	if j.small && j.lacking() == 0 && len(j.waits()) == 0 {
+	if j.small && j.lacking() == 0 && len(j.unmet()) == 0 {
 		j.sendSmall(nil)
 		j.joinSmall()
 		endNow(j.calls)
@@ -191,17 +193,15 @@ func (j *wireJob) launch(early map[int]readiness) {
 		p.noteEnd(j.end)
 		p.work.settle([]core.Event{j.end}, nil)
 	}
-	if j.driven && len(j.before) == 0 && len(j.waits()) == 0 {
+	if j.driven && len(j.before) == 0 && len(j.unmet()) == 0 {
 		m.later = append(m.later, func() { j.begin(j.await()) })
 		return
 	}
 	go j.run()
 }
 
-// waits returns the unfinished events that this process's calls wait for.
-func (j *wireJob) waits() []core.Event {
-	return pending(slices.Concat(slices.Concat(j.reads...), slices.Concat(j.writes...)))
-}
+// unmet returns the unfinished events that this process's calls wait for.
+func (j *wireJob) unmet() []core.Event { return pending(j.waits) }
 
 func (j *wireJob) run() {
 	if j.signaled {
@@ -255,7 +255,7 @@ func (j *wireJob) await() error {
 	if err := j.awaitTurn(); err != nil {
 		return err
 	}
-	for _, e := range j.waits() {
+	for _, e := range j.unmet() {
 		if err := j.BlockOn(e, onlyCall, e.WaitFor); err != nil {
 			return err
 		}

@@ -244,6 +244,15 @@ func (w *Work) WaitFor(d time.Duration) (bool, error) {
 	return true, w.executed()
 }
 
+// WaitOn is [Work.WaitFor] for a rank that does nothing else until the end: see [Work.ArrivedOn].
+func (w *Work) WaitOn(d time.Duration) (bool, error) {
+	deadline := time.Now().Add(d)
+	if arrived, err := w.ArrivedOn(d); !arrived || err != nil {
+		return arrived, err
+	}
+	return w.WaitFor(time.Until(deadline))
+}
+
 // noteEnd records that the work was seen to be done, unless its end is known better.
 func (w *Work) noteEnd() {
 	if w.times.ended.Load() == 0 {

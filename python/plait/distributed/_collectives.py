@@ -53,6 +53,8 @@ class Kind(enum.IntEnum):
     RECV = 9
 
 
+_NO_HANDLES = array("q")
+_SEQUENCES = list, tuple, Sequence
 _NAMES = [kind.name.lower() for kind in Kind]  # by number, for errors
 
 
@@ -60,7 +62,9 @@ def tensor_handles(name: str, values: Any) -> array[int]:
     """Returns the handles of a tensor or of a sequence of tensors."""
     if isinstance(values, Tensor):
         return array("q", (values._h,))
-    if not isinstance(values, list | tuple | Sequence) or not all(isinstance(t, Tensor) for t in values):
+    if values == ():
+        return _NO_HANDLES
+    if not isinstance(values, _SEQUENCES) or not all(isinstance(t, Tensor) for t in values):
         raise TypeError(f"{name}: want tensors, got {type(values).__name__}")
     return array("q", [t._h for t in values])
 

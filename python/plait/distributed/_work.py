@@ -76,9 +76,9 @@ class Work(_core.ObjectOwner):
         """
         limit = nanoseconds(timeout)
         if not limit:
-            wait_for_ranks(self)
-            while not check(_core.bind_WorkWaitFor(self._h, SLICE)):
+            while not check(_core.bind_WorkWaitOn(self._h, SLICE)):
                 pass
+            give_warnings()
             return True
         end = time.monotonic_ns() + limit
         while not check(_core.bind_WorkWaitFor(self._h, min(SLICE, max(end - time.monotonic_ns(), 0)))):
