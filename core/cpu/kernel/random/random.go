@@ -25,6 +25,13 @@ func init() {
 
 func workers(ctx *kernel.Context) *C.plait_pool { return (*C.plait_pool)(ctx.Pool) }
 
+// words returns the words of blocks of the sequence, made with vectors of at most so many bytes. For tests.
+func words(bytes int, blocks int, seed, counter uint64) []uint32 {
+	w := make([]uint32, 4*blocks)
+	C.plaitk_random_words(C.int64_t(bytes), (*C.uint32_t)(unsafe.SliceData(w)), C.int64_t(blocks), C.uint64_t(seed), C.uint64_t(counter))
+	return w
+}
+
 func fill(ctx *kernel.Context, c *core.Call) error {
 	out := &c.Outs[0]
 	a := contract.RandomOf(c)

@@ -70,6 +70,19 @@ func TestWordsComeInOrder(t *testing.T) {
 	}
 }
 
+// TestVectorsMakeTheSameWords compares each width of vectors with the generator of this file, for counters that pass 2^32.
+func TestVectorsMakeTheSameWords(t *testing.T) {
+	const seed, counter = 0xfedcba9876543210, 0xfffffff0
+	for _, bytes := range []int{0, 32, 64} {
+		for _, blocks := range []int{1, 3, 4, 7, 8, 9, 12, 37} {
+			w := words(bytes, blocks, seed, counter)
+			for b := range blocks {
+				require.Equal(t, philox(seed, counter+uint64(b)), [4]uint32(w[4*b:]), "%d bytes, block %d of %d", bytes, b, blocks)
+			}
+		}
+	}
+}
+
 func TestBitsDoNotDependOnThreads(t *testing.T) {
 	for dtype := rawtensor.Float16; dtype <= rawtensor.Float64; dtype++ {
 		for distribution, p := range distributions {

@@ -1,7 +1,7 @@
 #include "dropout.h"
 
 #include "../../../include/plait_kernel.h"
-#include "../../../include/plait_philox.h"
+#include "../../../include/plait_philox_words.h"
 
 // Number of Philox blocks, of four words each, that are generated together.
 #define BLOCKS 64
@@ -15,22 +15,6 @@ struct dropout {
   uint64_t seed, offset, limit;
   double scale;
 };
-
-// Writes the words of 4*BLOCKS elements in order, starting at block `first`.
-PLAIT_INLINE void words(uint64_t seed, uint64_t first, uint32_t *w) {
-  uint32_t lane[4][BLOCKS];
-#pragma omp simd
-  for (int64_t j = 0; j < BLOCKS; j++) {
-    plait_philox(seed, first + (uint64_t)j, &lane[0][j], &lane[1][j], &lane[2][j], &lane[3][j]);
-  }
-#pragma omp simd
-  for (int64_t j = 0; j < BLOCKS; j++) {
-    w[4 * j] = lane[0][j];
-    w[4 * j + 1] = lane[1][j];
-    w[4 * j + 2] = lane[2][j];
-    w[4 * j + 3] = lane[3][j];
-  }
-}
 
 #define PLAIT_TEMPLATE "../kernel/dropout/c/elements.h"
 #include "../../../include/plait_each_float.h"

@@ -11,7 +11,7 @@ PLAIT_CLONES static void FN(dropout)(const struct dropout *a, int64_t first, int
   for (int64_t at = 0; at < n; at += 4 * BLOCKS) {
     int64_t len = n - at < 4 * BLOCKS ? n - at : 4 * BLOCKS;
     uint32_t w[4 * BLOCKS];
-    words(a->seed, a->offset + (uint64_t)(first + at) / 4, w);
+    plait_philox_words(w, (len + 3) / 4, a->seed, a->offset + (uint64_t)(first + at) / 4);
     if (x) {
 #pragma omp simd
       for (int64_t i = 0; i < len; i++) {

@@ -1,12 +1,16 @@
 // Random integers and Bernoulli samples.
 #include "random.h"
-#include "../../../include/plait_philox.h"
+#include "../../../include/plait_philox_words.h"
 
 #define CHUNK 16384
 #define STEP 1024
 
+void plaitk_random_words(int64_t bytes, uint32_t *w, int64_t blocks, uint64_t seed, uint64_t counter) {
+  plait_philox_words_by((int)bytes, w, blocks, seed, counter);
+}
+
 // Stores n integers as elements of any dtype.
-static void store(void *out, int64_t dtype, const int64_t *v, int64_t n) {
+PLAIT_CLONES static void store(void *out, int64_t dtype, const int64_t *v, int64_t n) {
 #define STORE(T, expression)                                \
   {                                                         \
     T *y = out;                                             \
@@ -40,17 +44,12 @@ typedef struct {
   int64_t pdtype;
 } integer_task;
 
-// low + floor(range w / 2^64) for the 64-bit numbers w of each block. A range below 2^32 takes two 32-bit products.
-PLAIT_CLONES static void scaled_small(int64_t *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, int64_t low, uint64_t range) {
+// low + floor(range w / 2^64) for numbers w of two words each. A range below 2^32 takes two 32-bit products.
+PLAIT_CLONES static void scaled_small(int64_t *restrict y, const uint32_t *restrict w, int64_t n, int64_t low, uint32_t range) {
 #pragma omp simd
-  for (int64_t b = 0; b < blocks; b++) {
-    uint32_t w0, w1, w2, w3;
-    plait_philox(seed, counter + (uint64_t)b, &w0, &w1, &w2, &w3);
-    uint32_t r = (uint32_t)range;
-    uint64_t p = (uint64_t)w0 * r + (((uint64_t)w1 * r) >> 32);
-    uint64_t q = (uint64_t)w2 * r + (((uint64_t)w3 * r) >> 32);
-    y[2 * b] = low + (int64_t)(p >> 32);
-    y[2 * b + 1] = low + (int64_t)(q >> 32);
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t p = (uint64_t)w[2 * i] * range + (((uint64_t)w[2 * i + 1] * range) >> 32);
+    y[i] = low + (int64_t)(p >> 32);
   }
 }
 
@@ -60,14 +59,10 @@ static uint64_t high_product(uint64_t a, uint64_t b) {
   return ah * bh + (middle >> 32) + (other >> 32);
 }
 
-static void scaled_large(int64_t *y, int64_t blocks, uint64_t seed, uint64_t counter, int64_t low, uint64_t range) {
-  for (int64_t b = 0; b < blocks; b++) {
-    uint32_t w[4];
-    plait_philox(seed, counter + (uint64_t)b, &w[0], &w[1], &w[2], &w[3]);
-    for (int i = 0; i < 2; i++) {
-      uint64_t v = (uint64_t)w[2 * i] << 32 | w[2 * i + 1];
-      y[2 * b + i] = (int64_t)((uint64_t)low + (range ? high_product(v, range) : v));
-    }
+static void scaled_large(int64_t *y, const uint32_t *w, int64_t n, int64_t low, uint64_t range) {
+  for (int64_t i = 0; i < n; i++) {
+    uint64_t v = (uint64_t)w[2 * i] << 32 | w[2 * i + 1];
+    y[i] = (int64_t)((uint64_t)low + (range ? high_product(v, range) : v));
   }
 }
 
@@ -77,11 +72,12 @@ static void integer_chunk(void *arg, int64_t chunk) {
   int64_t y[STEP];
   for (int64_t i = 0; i < n; i += STEP) {
     int64_t m = n - i < STEP ? n - i : STEP;
-    uint64_t counter = t->offset + (uint64_t)((first + i) / 2);
+    uint32_t w[2 * STEP];
+    plait_philox_words(w, (m + 1) / 2, t->seed, t->offset + (uint64_t)((first + i) / 2));
     if (t->range != 0 && t->range >> 32 == 0) {
-      scaled_small(y, (m + 1) / 2, t->seed, counter, t->low, t->range);
+      scaled_small(y, w, m, t->low, (uint32_t)t->range);
     } else {
-      scaled_large(y, (m + 1) / 2, t->seed, counter, t->low, t->range);
+      scaled_large(y, w, m, t->low, t->range);
     }
     store(t->out + (first + i) * plait_dtype_size(t->dtype), t->dtype, y, m);
   }
@@ -94,30 +90,15 @@ void plaitk_random_integers(plait_pool *pool, uint64_t seed, uint64_t offset, vo
 }
 
 // A toss is won where its word, as a fraction of 2^32, is below the probability.
-PLAIT_CLONES static void bernoulli_words(int64_t *restrict y, int64_t blocks, uint64_t seed, uint64_t counter, const double *restrict limit,
-                                int64_t stride) {
+PLAIT_CLONES static void tosses(int64_t *restrict y, const uint32_t *restrict w, int64_t n, const double *restrict limit, int64_t stride) {
   if (stride == 0) {
     double l = limit[0];
 #pragma omp simd
-    for (int64_t b = 0; b < blocks; b++) {
-      uint32_t w0, w1, w2, w3;
-      plait_philox(seed, counter + (uint64_t)b, &w0, &w1, &w2, &w3);
-      y[4 * b] = (double)w0 < l;
-      y[4 * b + 1] = (double)w1 < l;
-      y[4 * b + 2] = (double)w2 < l;
-      y[4 * b + 3] = (double)w3 < l;
-    }
+    for (int64_t i = 0; i < n; i++) y[i] = (double)w[i] < l;
     return;
   }
 #pragma omp simd
-  for (int64_t b = 0; b < blocks; b++) {
-    uint32_t w0, w1, w2, w3;
-    plait_philox(seed, counter + (uint64_t)b, &w0, &w1, &w2, &w3);
-    y[4 * b] = (double)w0 < limit[4 * b];
-    y[4 * b + 1] = (double)w1 < limit[4 * b + 1];
-    y[4 * b + 2] = (double)w2 < limit[4 * b + 2];
-    y[4 * b + 3] = (double)w3 < limit[4 * b + 3];
-  }
+  for (int64_t i = 0; i < n; i++) y[i] = (double)w[i] < limit[i];
 }
 
 static double probability(const char *p, int64_t dtype, int64_t i) {
@@ -139,7 +120,9 @@ static void bernoulli_chunk(void *arg, int64_t chunk) {
     if (t->probabilities) {
       for (int64_t k = 0; k < m; k++) limit[k] = probability(t->probabilities, t->pdtype, first + i + k) * 0x1p32;
     }
-    bernoulli_words(y, (m + 3) / 4, t->seed, t->offset + (uint64_t)((first + i) / 4), limit, t->probabilities != NULL);
+    uint32_t w[STEP];
+    plait_philox_words(w, (m + 3) / 4, t->seed, t->offset + (uint64_t)((first + i) / 4));
+    tosses(y, w, m, limit, t->probabilities != NULL);
     store(t->out + (first + i) * plait_dtype_size(t->dtype), t->dtype, y, m);
   }
 }

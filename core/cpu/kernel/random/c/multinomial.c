@@ -1,6 +1,6 @@
 // Samples from discrete distributions.
 #include "random.h"
-#include "../../../include/plait_philox.h"
+#include "../../../include/plait_philox_words.h"
 
 // Rows are split into at most this many chunks. Each chunk has its own scratch.
 #define CHUNKS 16
@@ -53,14 +53,15 @@ static double draw(const draw_task *t, int64_t index) {
 #define COUNTERS 128
 
 // Makes the uniform numbers of COUNTERS counters, two of each.
-PLAIT_CLONES static void draw_block(double *restrict u, uint64_t seed, uint64_t counter) {
+PLAIT_CLONES static void to_uniform(double *restrict u, const uint32_t *restrict w) {
 #pragma omp simd
-  for (int64_t i = 0; i < COUNTERS; i++) {
-    uint32_t w0, w1, w2, w3;
-    plait_philox(seed, counter + (uint64_t)i, &w0, &w1, &w2, &w3);
-    u[2 * i] = plait_uniform(w0, w1);
-    u[2 * i + 1] = plait_uniform(w2, w3);
-  }
+  for (int64_t i = 0; i < 2 * COUNTERS; i++) u[i] = plait_uniform(w[2 * i], w[2 * i + 1]);
+}
+
+static void draw_block(double *u, uint64_t seed, uint64_t counter) {
+  uint32_t w[4 * COUNTERS];
+  plait_philox_words(w, COUNTERS, seed, counter);
+  to_uniform(u, w);
 }
 
 // Replaces weights by their keys, and those that are 0 by -1.

@@ -22,6 +22,9 @@ typedef struct {
   double a, b, c, d;
 } plaitk_random;
 
+// Writes the words of blocks of the sequence, with vectors of at most `bytes` bytes. For tests.
+void plaitk_random_words(int64_t bytes, uint32_t *w, int64_t blocks, uint64_t seed, uint64_t counter);
+
 // Fills n elements of a floating-point dtype. float64 uses two words per element (normals: four words per two
 // elements), other dtypes one. 16-bit floats are computed in float32 and rounded.
 void plaitk_random_fill(plait_pool *pool, const plaitk_random *r, void *out, int64_t dtype, int64_t n);
