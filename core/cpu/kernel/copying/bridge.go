@@ -27,3 +27,6 @@ func copyTo(pool unsafe.Pointer, out, in *view) {
 func fill(pool unsafe.Pointer, out *view, integer int64, real float64) {
 	C.plaitk_copying_fill((*C.plait_pool)(pool), out, C.int64_t(integer), C.double(real))
 }
+
+// withoutAVX512 says whether conversions do without AVX-512. For tests, while no kernel runs.
+func withoutAVX512(without bool) { C.plaitk_copying_without_avx512(C.bool(without)) }

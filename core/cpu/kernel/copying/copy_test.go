@@ -58,7 +58,20 @@ func requireConverted(t *testing.T, out, in *rawtensor.Tensor) {
 	})
 }
 
-func TestCopyConvertsSpecialValues(t *testing.T) {
+// withEachInstructionSet runs f with AVX-512, where the processor has it, and without.
+func withEachInstructionSet(t *testing.T, f func(t *testing.T)) {
+	for _, without := range []bool{false, true} {
+		t.Run(fmt.Sprintf("without AVX-512 %v", without), func(t *testing.T) {
+			withoutAVX512(without)
+			defer withoutAVX512(false)
+			f(t)
+		})
+	}
+}
+
+func TestCopyConvertsSpecialValues(t *testing.T) { withEachInstructionSet(t, testSpecialValues) }
+
+func testSpecialValues(t *testing.T) {
 	for _, from := range rawtensor.DTypes {
 		values := special(from)
 		for _, to := range rawtensor.DTypes {
@@ -72,6 +85,23 @@ func TestCopyConvertsSpecialValues(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestCopyConvertsOrdinaryNumbers has vectors without a number that does not fit an integer.
+func TestCopyConvertsOrdinaryNumbers(t *testing.T) {
+	withEachInstructionSet(t, func(t *testing.T) {
+		for _, from := range []int{rawtensor.Float16, rawtensor.BFloat16, rawtensor.Float32, rawtensor.Float64} {
+			in := rawtensor.New(t, from, 1003)
+			for i := range 1003 {
+				in.SetBits(rawtensor.Encode(from, (float64(i)-500)*math.Pow(1.03, float64(i%300))), i)
+			}
+			for _, to := range rawtensor.DTypes {
+				out := rawtensor.New(t, to, 1003)
+				copyTo(nil, viewOf(out), viewOf(in))
+				requireConverted(t, out, in)
+			}
+		}
+	})
 }
 
 func TestCopyConvertsEveryHalf(t *testing.T) {

@@ -3,11 +3,13 @@
 package copying
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x60f9fb42
+#cgo CFLAGS: -DPLAIT_HEADERS=0x711db90f
 #cgo noescape plaitk_copying_copy
 #cgo nocallback plaitk_copying_copy
 #cgo noescape plaitk_copying_fill
 #cgo nocallback plaitk_copying_fill
+#cgo noescape plaitk_copying_without_avx512
+#cgo nocallback plaitk_copying_without_avx512
 */
 import "C"
 

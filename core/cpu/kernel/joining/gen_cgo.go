@@ -3,7 +3,7 @@
 package joining
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x5b76f993
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe4058681
 #cgo noescape plaitk_joining_cat
 #cgo nocallback plaitk_joining_cat
 */

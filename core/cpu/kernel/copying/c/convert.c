@@ -129,7 +129,60 @@ __attribute__((target("avx2,f16c"))) static void f16c_f32_f16(void *restrict out
   for (; i < n; i++) o[i] = plait_f32_to_f16(x[i]);
 }
 
-// The same for vectors of 16.
+// Conversions that AVX2 has instructions for when compilers do not see it. AVX-512 has them for the loops above.
+
+__attribute__((target("avx2"))) static void avx2_f32_bf16(void *restrict out, const void *restrict in, int64_t n) {
+  uint16_t *o = out;
+  const float *x = in;
+  const __m256i half = _mm256_set1_epi32(0x7fff), one = _mm256_set1_epi32(1), quiet = _mm256_set1_epi32(0x40);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    __m256i r[2];
+    for (int k = 0; k < 2; k++) {
+      __m256 v = _mm256_loadu_ps(x + i + 8 * k);
+      __m256i u = _mm256_castps_si256(v), top = _mm256_srli_epi32(u, 16);
+      __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(u, half), _mm256_and_si256(top, one)), 16);
+      r[k] = _mm256_blendv_epi8(rounded, _mm256_or_si256(top, quiet), _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+    }
+    _mm256_storeu_si256((void *)(o + i), _mm256_permute4x64_epi64(_mm256_packus_epi32(r[0], r[1]), 0xd8));
+  }
+  for (; i < n; i++) o[i] = plait_f32_to_bf16(x[i]);
+}
+
+// Numbers that fit int32 are converted to it first.
+__attribute__((target("avx2"))) static void avx2_f32_i64(void *restrict out, const void *restrict in, int64_t n) {
+  int64_t *o = out;
+  const float *x = in;
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256 v = _mm256_loadu_ps(x + i), size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v);
+    if (_mm256_movemask_ps(_mm256_cmp_ps(size, _mm256_set1_ps(0x1p31f), _CMP_LT_OQ)) == 0xff) {
+      __m256i r = _mm256_cvttps_epi32(v);
+      _mm256_storeu_si256((void *)(o + i), _mm256_cvtepi32_epi64(_mm256_castsi256_si128(r)));
+      _mm256_storeu_si256((void *)(o + i + 4), _mm256_cvtepi32_epi64(_mm256_extracti128_si256(r, 1)));
+    } else {
+      for (int64_t k = i; k < i + 8; k++) o[k] = f32_to_i64(x[k]);
+    }
+  }
+  for (; i < n; i++) o[i] = f32_to_i64(x[i]);
+}
+
+__attribute__((target("avx2"))) static void avx2_f64_i64(void *restrict out, const void *restrict in, int64_t n) {
+  int64_t *o = out;
+  const double *x = in;
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    __m256d v = _mm256_loadu_pd(x + i), size = _mm256_andnot_pd(_mm256_set1_pd(-0.0), v);
+    if (_mm256_movemask_pd(_mm256_cmp_pd(size, _mm256_set1_pd(0x1p31), _CMP_LT_OQ)) == 0xf) {
+      _mm256_storeu_si256((void *)(o + i), _mm256_cvtepi32_epi64(_mm256_cvttpd_epi32(v)));
+    } else {
+      for (int64_t k = i; k < i + 4; k++) o[k] = f64_to_i64(x[k]);
+    }
+  }
+  for (; i < n; i++) o[i] = f64_to_i64(x[i]);
+}
+
+// Conversions of halves for vectors of 16.
 __attribute__((target("avx512f"))) static void avx512_f16_f32(void *restrict out, const void *restrict in, int64_t n) {
   float *o = out;
   const uint16_t *x = in;
@@ -153,15 +206,25 @@ __attribute__((target("avx512f"))) static void avx512_f32_f16(void *restrict out
 }
 #endif
 
+static bool without_avx512;
+
+void plaitk_copying_without_avx512(bool without) { without_avx512 = without; }
+
 plaitk_convert plaitk_copying_converter(int64_t to, int64_t from) {
 #ifdef HAS_F16C
-  if (__builtin_cpu_supports("avx512f")) {
+  bool avx2 = __builtin_cpu_supports("avx2"), avx512 = !without_avx512 && __builtin_cpu_supports("x86-64-v4");
+  if (avx512) {
     if (from == PLAIT_F16 && to == PLAIT_F32) return avx512_f16_f32;
     if (from == PLAIT_F32 && to == PLAIT_F16) return avx512_f32_f16;
   }
-  if (__builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx2")) {
+  if (avx2 && __builtin_cpu_supports("f16c")) {
     if (from == PLAIT_F16 && to == PLAIT_F32) return f16c_f16_f32;
     if (from == PLAIT_F32 && to == PLAIT_F16) return f16c_f32_f16;
+  }
+  if (avx2 && !avx512) {
+    if (from == PLAIT_F32 && to == PLAIT_BF16) return avx2_f32_bf16;
+    if (from == PLAIT_F32 && to == PLAIT_I64) return avx2_f32_i64;
+    if (from == PLAIT_F64 && to == PLAIT_I64) return avx2_f64_i64;
   }
 #endif
   return table[from][to];

@@ -11,6 +11,9 @@ typedef void (*plaitk_convert)(void *restrict out, const void *restrict in, int6
 // Returns the conversion between two dtypes.
 plaitk_convert plaitk_copying_converter(int64_t to, int64_t from);
 
+// Whether conversions do without AVX-512 where the processor has it. For tests, while no kernel runs.
+void plaitk_copying_without_avx512(bool without);
+
 // A plane is the two dimensions that a tile spans. Dimension 0 has the smallest stride in the output. Strides are in
 // bytes.
 typedef struct {
