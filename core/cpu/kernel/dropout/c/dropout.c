@@ -1,3 +1,6 @@
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math") // else loops with a choice are not vectorised for AVX2
+#endif
 #include "dropout.h"
 
 #include "../../../include/plait_kernel.h"
