@@ -21,6 +21,7 @@ import (
 type geometry struct {
 	dtype, n, groups, cin, cout                int64
 	in, out, kernel, stride, padding, dilation [3]int64
+	rounded                                    int64 // the weight is float32, and rounded
 }
 
 func (g *geometry) c() *C.plaitk_conv_shape { return (*C.plaitk_conv_shape)(unsafe.Pointer(g)) }

@@ -237,6 +237,15 @@ func cases() map[string]geometry {
 		"product, columns":    shape(1, 1, 128, 128, dims{3, 11}, dims{2, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"product, 1d":         shape(4, 1, 64, 64, dims{9}, dims{5}, dims{2}, dims{2}, dims{1}),
 		"product, 3d":         shape(2, 1, 64, 64, dims{2, 3, 2}, dims{3, 3, 3}, dims{1, 1, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
+		"pairs":               shape(3, 1, 18, 24, dims{12, 13}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"pairs, odd":          shape(2, 1, 19, 21, dims{8, 8}, dims{5, 5}, dims{1, 1}, dims{2, 2}, dims{1, 1}),
+		"pairs, stride":       shape(5, 1, 17, 34, dims{7, 9}, dims{3, 3}, dims{2, 2}, dims{1, 1}, dims{1, 1}),
+		"pairs, steps":        shape(2, 1, 16, 16, dims{17, 20}, dims{3, 4}, dims{3, 2}, dims{1, 1}, dims{1, 2}),
+		"pairs, groups":       shape(3, 3, 51, 60, dims{5, 6}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"pairs, dilation":     shape(2, 1, 16, 33, dims{9, 32}, dims{3, 3}, dims{1, 1}, dims{2, 3}, dims{2, 3}),
+		"pairs, tiny images":  shape(21, 1, 30, 16, dims{1, 2}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
+		"pairs, 1d":           shape(3, 1, 20, 18, dims{37}, dims{7}, dims{2}, dims{3}, dims{1}),
+		"pairs, 3d":           shape(2, 1, 16, 17, dims{3, 5, 6}, dims{3, 3, 3}, dims{1, 2, 1}, dims{1, 1, 1}, dims{1, 1, 1}),
 		"filter":              shape(2, 1, 16, 24, dims{13, 15}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1}),
 		"filter, no padding":  shape(1, 1, 17, 19, dims{18, 33}, dims{3, 3}, dims{1, 1}, dims{0, 0}, dims{1, 1}),
 		"filter, padding":     shape(1, 1, 16, 16, dims{15, 20}, dims{3, 3}, dims{1, 1}, dims{2, 1}, dims{1, 1}),
@@ -294,7 +303,12 @@ func TestRandomGeometries(t *testing.T) {
 // The results have the same bits for any number of threads.
 func TestBitsDoNotDependOnThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
+	shapes := cases()
 	for name, g := range cases() {
+		g.dtype = rawtensor.BFloat16
+		shapes[name+" in bfloat16"] = g
+	}
+	for name, g := range shapes {
 		nx, nw, ny := g.sizes()
 		fill := func(n int64) *buffer {
 			b := newBuffer(t, g.dtype, n)
@@ -357,6 +371,31 @@ func TestBlocksOfImages(t *testing.T) {
 		}
 	}
 	requireClose(t, dw, whole[2], 1e-4, "weight gradient")
+}
+
+// In bfloat16, too, and with the same bits.
+func TestBlocksOfImagesInPairs(t *testing.T) {
+	const n = 5
+	g := shape(n, 1, 130, 16, dims{64, 65}, dims{3, 3}, dims{1, 1}, dims{1, 1}, dims{1, 1})
+	g.dtype = rawtensor.BFloat16
+	r := rand.New(rand.NewPCG(9, 10))
+	nx, nw, ny := g.sizes()
+	vx, vw := random(r, nx), random(r, nw)
+	p := pool.New(2)
+	defer p.Close()
+	run := func(at, images int64) []float64 {
+		g := g
+		g.n = images
+		x, w, y := newBuffer(t, g.dtype, nx/n*images), newBuffer(t, g.dtype, nw), newBuffer(t, g.dtype, ny/n*images)
+		x.set(vx[nx/n*at : nx/n*(at+images)])
+		w.set(vw)
+		g.forward(p.Ptr(), x.ptr(), w.ptr(), nil, y.ptr(), scratchOf(g.forwardScratch(p.Ptr()), ones))
+		return y.get()
+	}
+	whole := run(0, n)
+	for i := range int64(n) {
+		require.Equal(t, run(i, 1), whole[ny/n*i:ny/n*(i+1)])
+	}
 }
 
 // The rows of a result are those of a convolution of fewer rows, whose blocks are cut otherwise.

@@ -3,7 +3,7 @@
 package conv
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x4d353287
+#cgo CFLAGS: -DPLAIT_HEADERS=0x2c0ad9f0
 #cgo noescape plaitk_conv_col2im
 #cgo nocallback plaitk_conv_col2im
 #cgo noescape plaitk_conv_col2im_scratch

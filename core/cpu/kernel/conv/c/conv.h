@@ -2,8 +2,10 @@
 //
 // Kernels of one element, and many channels at few positions, are products of matrices, for which the input is unfolded
 // ("products"). Channels with a kernel each are computed one after the other ("depthwise"). Kernels of 3 x 3 with stride
-// 1 are filtered with fewer multiplications ("winograd"), but for the weight gradient. Elsewhere the products are
-// implicit. Then the forward pass and the input gradient are one computation ("taps") over a lattice of positions q:
+// 1 are filtered with fewer multiplications ("winograd"), but for the weight gradient. In bfloat16 a processor that has
+// dot products of pairs reads these from a copy of the input, and nothing is unfolded ("pairs"), but for the weight
+// gradient, and the input gradient with strides. Elsewhere the products are implicit. Then the forward pass and the input
+// gradient are one computation ("taps") over a lattice of positions q:
 //
 //   out[m, q * out_step + out_start] = bias[m] + sum over channels c, taps t of W[m, c, t] * in[c, q * in_step + offset(t)]
 //
@@ -25,6 +27,7 @@ typedef struct {
   int64_t dtype;
   int64_t n, groups, cin, cout;  // cin and cout are the channels of all groups together
   int64_t in[3], out[3], kernel[3], stride[3], pad[3], dilation[3];
+  int64_t rounded;  // the weight of the forward pass is stored as float32 and rounded to `dtype`, which is PLAIT_BF16
 } plaitk_conv_shape;
 
 // The bytes of scratch, aligned to 64, that a call needs with this pool.

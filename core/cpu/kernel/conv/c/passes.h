@@ -38,4 +38,12 @@ int64_t plaitk_conv_winograd_scratch(const plait_pool *pool, const plaitk_conv_s
 void plaitk_conv_by_winograd(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *from,
                              const void *w, const void *bias, void *to, void *scratch);
 
+// Dot products of pairs of elements compute the forward pass in bfloat16, and the input gradient with stride 1: `to` from
+// x or dy and the weight. plaitk_conv_suits_pairs reports whether they are the fastest way. It depends on the shape and the
+// instruction set.
+int plaitk_conv_suits_pairs(const plaitk_conv_shape *s, plaitk_conv_pass pass);
+int64_t plaitk_conv_pairs_scratch(const plaitk_conv_shape *s, plaitk_conv_pass pass);
+void plaitk_conv_by_pairs(plait_pool *pool, const plaitk_conv_shape *s, plaitk_conv_pass pass, const void *from,
+                          const void *w, const void *bias, void *to, void *scratch);
+
 #endif
