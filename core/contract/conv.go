@@ -3,7 +3,8 @@ package contract
 import "github.com/plait-ml/plait/core"
 
 var (
-	// ConvForward writes the convolution of x with the weight w, plus a bias. All are contiguous, of one dtype.
+	// ConvForward writes the convolution of x with the weight w, plus a bias. All are contiguous, of one dtype;
+	// but where a device rounds factors, w may be float32 and the others bfloat16, to which w is rounded.
 	ConvForward = declare(Contract{Name: "conv_forward", Outs: "y", Ins: "x w bias?", Ints: "geometry..."})
 	// ConvInputGrad writes the gradient of the input, given the gradient dy of the output. It adds a bias if there is
 	// one: a transposed convolution is this kernel.

@@ -112,7 +112,7 @@ func (d *Device) Threads() int { return d.pool.Load().Threads() }
 // HostAccessible implements [core.Device].
 func (d *Device) HostAccessible() bool { return true }
 
-// RoundsFactors reports whether matrix products in a dtype take operands of float32 too, and round them.
+// RoundsFactors reports whether matrix products in a dtype take operands of float32 too, and round them, and convolutions weights.
 func (d *Device) RoundsFactors(t core.DType) bool { return t == core.BFloat16 }
 
 // Supports implements [core.Device].

@@ -45,7 +45,7 @@ func (op *opContext) autocast(inputs []**core.Tensor) {
 			if op.wide = i == 0 && to == core.Float32 && convertsInLoads(op.name, inputs); op.wide {
 				continue
 			}
-			if rounds && t.DType() == core.Float32 && op.mode.CastsFirst(t, to) {
+			if rounds && (i == 1 || op.name == "linear") && t.DType() == core.Float32 && op.mode.CastsFirst(t, to) {
 				op.rounds = true
 				continue
 			}
@@ -63,15 +63,18 @@ func convertsInLoads(name string, inputs []**core.Tensor) bool {
 	return name != "cross_entropy" || !(*inputs[1]).DType().IsFloat() // probabilities have the scores' dtype
 }
 
-// A rounder is a device whose matrix products in a dtype take factors of float32 too, and round them as they load them.
+// A rounder is a device whose matrix products in a dtype take factors of float32 too, and round them as they load them, and whose convolutions
+// take weights so.
 type rounder interface {
 	RoundsFactors(d core.DType) bool
 }
 
-// roundsInLoads reports whether the kernel of an operation can round its inputs to a dtype: where the casts are not for the graph, too. The
+var convolves = map[string]bool{"conv1d": true, "conv2d": true, "conv3d": true}
+
+// roundsInLoads reports whether the kernel of an operation can round its inputs, or the weight of a convolution, to a dtype: where the casts are not for the graph, too. The
 // result has the bits that it has for the casts, but for subnormal numbers, which some products take for zero.
 func (op *opContext) roundsInLoads(to core.DType, kind string, inputs []**core.Tensor) bool {
-	if op.name != "linear" || op.mode.GradEnabled() || core.ForwardActive() {
+	if op.name != "linear" && !convolves[op.name] || op.mode.GradEnabled() || core.ForwardActive() {
 		return false
 	}
 	for i, p := range inputs {

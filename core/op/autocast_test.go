@@ -251,3 +251,32 @@ func TestLinearRoundsItsFactors(t *testing.T) {
 		}))
 	})
 }
+
+// Without gradients the kernel rounds the weight of a convolution, whichever way it takes.
+func TestConvolutionsRoundTheirWeight(t *testing.T) {
+	inRank(t, func() {
+		low := func(t *core.Tensor) *core.Tensor { return op.To(t, core.BFloat16) }
+		for _, shape := range [][4]int{{24, 17, 3, 1}, {70, 40, 3, 2}, {24, 64, 1, 1}, {5, 3, 3, 1}, {16, 1, 3, 1}, {20, 16, 5, 1}} {
+			x, w := op.Randn(2, shape[1], 12, 11), op.Randn(shape[0], shape[1], shape[2], shape[2])
+			o := op.ConvOptions{Stride: []int{shape[3]}, Padding: []int{shape[2] / 2}}
+			if shape[1] == 1 {
+				x, o.Groups = op.Randn(2, shape[0], 12, 11), shape[0]
+			}
+			b := op.Randn(shape[0])
+			w.SetRequiresGrad(true)
+			core.NoGrad(func() {
+				want := op.Conv2d(low(x), low(w), low(b), o)
+				require.NoError(t, core.Autocast("cpu", core.BFloat16, func() {
+					got := op.Conv2d(x, w, b, o)
+					require.NoError(t, got.Err())
+					require.Equal(t, core.BFloat16, got.DType())
+					require.Equal(t, bytesOf(t, want), bytesOf(t, got), "%v", shape)
+					mode, made := core.CurrentMode(), false
+					require.False(t, mode.CastsFirst(w, core.BFloat16), "the weight was used")
+					mode.CachedCast(w, core.BFloat16, func() *core.Tensor { made = true; return low(w) })
+					require.True(t, made, "it was not cast")
+				}))
+			})
+		}
+	})
+}

@@ -208,7 +208,7 @@ func (op *opContext) convOperands(nd int, x, w, b *core.Tensor, o ConvOptions) *
 	} else if core.Numel(w.Shape()[2:]) == 0 {
 		op.failf(core.ShapeError, "weight has an empty kernel, got shape %v", w.Shape())
 	}
-	if x.DType() != w.DType() || b != nil && x.DType() != b.DType() {
+	if x.DType() != w.DType() && !op.rounds || b != nil && x.DType() != b.DType() {
 		got := []core.DType{x.DType(), w.DType()}
 		if b != nil {
 			got = append(got, b.DType())

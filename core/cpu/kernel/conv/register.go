@@ -40,6 +40,9 @@ func bias(c *core.Call) unsafe.Pointer {
 func forwardCall(ctx *kernel.Context, c *core.Call) error {
 	x, w, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
 	g := describe(c, x, w, y)
+	if w.DType != x.DType {
+		g.rounded = 1
+	}
 	scratch, err := ctx.Scratch(g.forwardScratch(ctx.Pool))
 	if err != nil {
 		return err
