@@ -16,12 +16,14 @@ LOCAL __m512i load_elements(const char *src, bool rounds, int64_t elements) {
   return (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps((__mmask16)(some >> SQUARE), src + 64), first);
 }
 
-// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each.
+// Loads up to 16 lines that are contiguous along K: a row of 16 pairs for each. Memory is asked for what follows in these
+// lines, or if by_panels for the same part of the next panel's.
 LOCAL void load_lines(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t line_step,
-                      int64_t elements) {
+                      int64_t elements, const bool by_panels) {
 #pragma GCC unroll 16
   for (int i = 0; i < SQUARE; i++) {
     const char *line = src + i * line_step, *ahead = line + (rounds ? 2 : 1) * GEMM_PACK_AHEAD;
+    if (by_panels) ahead = line + PLAITK_GEMM_TILE * line_step;
     __builtin_prefetch(ahead, 0, 2);
     if (rounds) __builtin_prefetch(ahead + 64, 0, 2);
     square[i] = i < lines ? load_elements(line, rounds, elements) : _mm512_setzero_si512();
@@ -57,12 +59,12 @@ LOCAL void transpose_square(__m512i *square) {
 
 // Loads a square with any strides, in bytes: a row for each pair if by_steps, else one for each line.
 LOCAL void load_square(__m512i *square, const char *src, bool rounds, int64_t lines, int64_t line_step,
-                       int64_t elements, int64_t depth_step, bool by_steps) {
+                       int64_t elements, int64_t depth_step, bool by_steps, const bool by_panels) {
   const int64_t size = rounds ? 4 : 2;
   if (line_step == size) {
     load_steps(square, src, rounds, lines, elements, depth_step);
   } else if (depth_step == size) {
-    load_lines(square, src, rounds, lines, line_step, elements);
+    load_lines(square, src, rounds, lines, line_step, elements, by_panels);
   } else {
     char copy[SQUARE][2 * SQUARE * 4];
     for (int64_t i = 0; i < lines; i++) {
@@ -70,7 +72,7 @@ LOCAL void load_square(__m512i *square, const char *src, bool rounds, int64_t li
         memcpy(copy[i] + p * size, src + i * line_step + p * depth_step, (size_t)size);
       }
     }
-    load_lines(square, copy[0], rounds, lines, sizeof copy[0], elements);
+    load_lines(square, copy[0], rounds, lines, sizeof copy[0], elements, false);
   }
   if (by_steps != (line_step == size)) transpose_square(square);
 }
@@ -78,14 +80,14 @@ LOCAL void load_square(__m512i *square, const char *src, bool rounds, int64_t li
 // Packs lines of `depth` elements into the order of B: dst[p * panel + i] is pair p of line i. Or into the order of A:
 // squares whose rows are lines, those of the first 16 pairs first.
 LOCAL void pack_lines(void *dst, int64_t panel, const char *src, const bool rounds, int64_t width, int64_t line_step,
-                      int64_t depth, int64_t depth_step, const bool by_steps) {
+                      int64_t depth, int64_t depth_step, const bool by_steps, const bool by_panels) {
   const int64_t size = rounds ? 4 : 2;
   __m512i *to = dst;
   for (int64_t p = 0; p < depth; p += 2 * SQUARE) {
     for (int64_t i = 0; i < panel; i += SQUARE, to += SQUARE) {
       __m512i square[SQUARE];
       load_square(square, src + (i * line_step + p * depth_step) * size, rounds, max64(0, min64(SQUARE, width - i)),
-                  line_step * size, min64(2 * SQUARE, depth - p), depth_step * size, by_steps);
+                  line_step * size, min64(2 * SQUARE, depth - p), depth_step * size, by_steps, by_panels);
 #pragma GCC unroll 16
       for (int q = 0; q < SQUARE; q++) {
         __m512i *row = by_steps ? (__m512i *)((int32_t *)dst + (p / 2 + q) * panel + i) : to + q;
@@ -95,14 +97,16 @@ LOCAL void pack_lines(void *dst, int64_t panel, const char *src, const bool roun
   }
 }
 
-#define PACK(name, by_steps)                                                                                         \
+#define PACK(name, ...)                                                                                              \
   VECTORS static void name(void *dst, int64_t panel, const void *src, int dtype, int64_t width, int64_t line_step,   \
                            int64_t depth, int64_t depth_step) {                                                      \
-    if (dtype == GEMM_ROUNDED) pack_lines(dst, panel, src, true, width, line_step, depth, depth_step, by_steps);     \
-    else pack_lines(dst, panel, src, false, width, line_step, depth, depth_step, by_steps);                          \
+    if (dtype == GEMM_ROUNDED) pack_lines(dst, panel, src, true, width, line_step, depth, depth_step, __VA_ARGS__);  \
+    else pack_lines(dst, panel, src, false, width, line_step, depth, depth_step, __VA_ARGS__);                       \
   }
-PACK(pack_pairs, true)
-PACK(pack_squares, false)
+PACK(pack_pairs, true, false)
+PACK(pack_squares, false, false)
+PACK(pack_pairs_ahead, true, true)
+PACK(pack_squares_ahead, false, true)
 
 // Rows whose sums are in registers at a time: with two vectors for each, half of the registers, which hide how long a sum takes.
 #define ROWS 8
@@ -158,12 +162,83 @@ VECTORS static void micro_dots(int64_t rows, int64_t vectors, int64_t k, const v
   else multiply_dots(1, rows, k, a, b, out, out_row, add);
 }
 
+#define LINE_AHEAD 2048  // bytes of a column after those being multiplied, which memory is asked for
+
+// Computes the dot products of a few rows with `lines` columns. Each has as many sums as hide how long one takes, over
+// vectors of K in turn, which are added in pairs in the end.
+LOCAL void dot_lines(const int rows, const int lines, const bool rounds, int64_t k, const char *a, int64_t a_row,
+                     const char *b, int64_t b_line, float *out, int64_t out_row) {
+  const int chains = rows == 1 ? 4 : rows == 2 ? 2 : 1, size = rounds ? 4 : 2;
+  __m512 sums[4][4][4];
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < lines; j++) {
+#pragma GCC unroll 4
+      for (int c = 0; c < chains; c++) sums[i][j][c] = _mm512_setzero_ps();
+    }
+  }
+#pragma GCC unroll 1
+  for (int64_t p = 0; p < k; p += 2 * SQUARE * chains) {
+#pragma GCC unroll 4
+    for (int c = 0; c < chains; c++) {
+      int64_t q = p + 2 * SQUARE * c, left = max64(0, min64(2 * SQUARE, k - q));
+      __m512bh row[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < rows; i++) row[i] = (__m512bh)load_elements(a + i * a_row + q * 2, false, left);
+#pragma GCC unroll 4
+      for (int j = 0; j < lines; j++) {
+        __builtin_prefetch(b + j * b_line + q * size + LINE_AHEAD, 0, 2);
+        __m512bh line = (__m512bh)load_elements(b + j * b_line + q * size, rounds, left);
+#pragma GCC unroll 4
+        for (int i = 0; i < rows; i++) sums[i][j][c] = _mm512_dpbf16_ps(sums[i][j][c], row[i], line);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 4
+    for (int j = 0; j < lines; j++) {
+      __m512 sum = sums[i][j][0];
+      if (chains > 1) sum = _mm512_add_ps(sum, sums[i][j][1]);
+      if (chains > 2) sum = _mm512_add_ps(sum, _mm512_add_ps(sums[i][j][2], sums[i][j][3]));
+      out[i * out_row + j] = _mm512_reduce_add_ps(sum);
+    }
+  }
+}
+
+LOCAL void dot_rows(const int rows, const bool rounds, int64_t lines, int64_t k, const char *a, int64_t a_row,
+                    const char *b, int64_t b_line, float *out, int64_t out_row) {
+  int64_t j = 0;
+  for (; j + 4 <= lines; j += 4) dot_lines(rows, 4, rounds, k, a, a_row, b + j * b_line, b_line, out + j, out_row);
+  for (; j < lines; j++) dot_lines(rows, 1, rounds, k, a, a_row, b + j * b_line, b_line, out + j, out_row);
+}
+
+#define DOT_ROWS(rows) dot_rows(rows, rounds, lines, k, a, a_row, b, b_line, out, out_row)
+
+LOCAL void dot_any(int64_t rows, const bool rounds, int64_t lines, int64_t k, const char *a, int64_t a_row,
+                   const char *b, int64_t b_line, float *out, int64_t out_row) {
+  if (rows == 1) DOT_ROWS(1);
+  else if (rows == 2) DOT_ROWS(2);
+  else if (rows == 3) DOT_ROWS(3);
+  else DOT_ROWS(4);
+}
+
+VECTORS static void pair_dots(int64_t rows, int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b,
+                              int dtype, int64_t b_line, float *out, int64_t out_row) {
+  if (dtype == GEMM_ROUNDED) dot_any(rows, true, lines, k, a, a_row * 2, b, b_line * 4, out, out_row);
+  else dot_any(rows, false, lines, k, a, a_row * 2, b, b_line * 2, out, out_row);
+}
+
 static const gemm_kernels kernels_bf16 = {
     .size = 4, .lanes = SQUARE, .mr = 2 * SQUARE, .nv = 2, .pair = 2, .unit = SQUARE, .a_lanes = SQUARE,
-    .depth_bytes = 512, .pairs = micro_dots, .pack = pack_pairs, .pack_a = pack_squares, .epilogue = epilogue_f32_avx512,
+    .depth_bytes = 512, .pairs = micro_dots, .pair_dots = pair_dots, .pack = pack_pairs_ahead,
+    .pack_a = pack_squares_ahead, .epilogue = epilogue_f32_avx512,
 };
 
 #undef LOCAL
 #undef VECTORS
 #undef PACK
 #undef ROWS
+#undef DOT_ROWS
+#undef LINE_AHEAD

@@ -30,6 +30,11 @@ typedef void (*gemm_unpacked)(int64_t k, const void *a, int64_t a_row, int64_t a
 typedef void (*gemm_dots)(int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_line,
                           void *out, int64_t out_row);
 
+// The same for rows of bfloat16, and columns of it or of float32 that is rounded to it, as dtype says. It adds nothing:
+// out holds the dot products alone.
+typedef void (*gemm_pair_dots)(int64_t rows, int64_t lines, int64_t k, const void *a, int64_t a_row, const void *b,
+                               int dtype, int64_t b_line, float *out, int64_t out_row);
+
 // Bytes of a line after those that are being packed, which memory is asked for: so many lines at once are more streams
 // than a processor foresees.
 #define GEMM_PACK_AHEAD 256
@@ -63,9 +68,10 @@ typedef struct gemm_kernels {
   int a_lanes;      // zeros fill the rows of a panel of A up to a multiple of this
   int depth_bytes;  // bytes of a line in a K block, at most
 
-  // Where a step is a pair there are no other micro-kernels; else pairs is NULL. A thread calls begin, if there is one,
-  // before its calls of pairs, and end after them.
+  // Where a step is a pair there are no other micro-kernels but pair_dots, which may be NULL; else pairs is NULL. A
+  // thread calls begin, if there is one, before its calls of pairs, and end after them.
   gemm_pairs pairs;
+  gemm_pair_dots pair_dots;
   void (*begin)(void), (*end)(void);
 
   gemm_micro micro[GEMM_MAX_NV][GEMM_MAX_MR];

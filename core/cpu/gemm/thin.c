@@ -17,7 +17,8 @@ bool gemm_is_thin(const gemm_job *job) {
 
 typedef struct thin {
   const gemm_job *job;
-  const char *a;         // contiguous rows of the accumulator type
+  const char *a;         // contiguous rows of the accumulator type, or of bfloat16
+  int64_t a_row;         // elements from one of these to the next
   int64_t columns;       // columns of B in a chunk
   int64_t sums_bytes;    // bytes of a chunk's accumulators, at most
   plait_slots slots;     // scratch for the accumulators and the converted part of B
@@ -45,6 +46,11 @@ static void by_lines(const thin *t, int64_t j, int64_t cols, char *sums, int64_t
       dots(lines, depth, a, job->k, wide, LINE_DEPTH, sums + l * kn->size, sums_row);
     }
   }
+}
+
+// The kernel for bfloat16 as it is, for a B with columns contiguous along K, or NULL.
+static gemm_pair_dots pair_dots(const gemm_job *job) {
+  return job->b_row == 1 && job->pairs != NULL ? job->pairs->pair_dots : NULL;
 }
 
 // For a B with contiguous rows.
@@ -81,14 +87,29 @@ static void thin_chunk(void *arg, int64_t chunk) {
   int64_t j = chunk * t->columns, cols = min64(t->columns, job->n - j), sums_row = round_up(cols, kn->lanes);
   int64_t slot = plait_slot_acquire(&t->slots);
   char *sums = t->slots.bytes + slot * t->slots.size;
-  (job->b_row == 1 ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + t->sums_bytes);
+  if (pair_dots(job) != NULL) {
+    pair_dots(job)(job->m, cols, job->k, t->a, t->a_row, job->b + j * job->b_col * job->b_size, job->b_in, job->b_col,
+                   (float *)sums, sums_row);
+  } else {
+    (job->b_row == 1 ? by_lines : by_rows)(t, j, cols, sums, sums_row, sums + t->sums_bytes);
+  }
   kn->epilogue(&job->epilogue, sums, sums_row, job->m, cols, job->c + j * job->epilogue.c_col * job->out_size,
              gemm_bias(job, 0, j));
   plait_slot_release(&t->slots, slot);
 }
 
-// Reports whether A has to be packed for by_lines and by_rows.
-static bool packs(const gemm_job *job) { return !job->same_type || job->a_col != 1 || (job->m > 1 && job->a_row != job->k); }
+// Reports whether A has to be packed.
+static bool packs(const gemm_job *job) {
+  if (pair_dots(job) != NULL) return job->a_in != PLAIT_BF16 || job->a_col != 1;
+  return !job->same_type || job->a_col != 1 || (job->m > 1 && job->a_row != job->k);
+}
+
+// Packs a row of A as bfloat16.
+static void pack_halves(const gemm_job *job, const char *row, uint16_t *to) {
+  for (int64_t p = 0; p < job->k; p++, row += job->a_col * job->a_size) {
+    to[p] = job->a_in == GEMM_ROUNDED ? plait_f32_to_bf16(*(const float *)row) : *(const uint16_t *)row;
+  }
+}
 
 static bool is_serial(const gemm_job *job) { return job->n * job->k < SERIAL_ELEMENTS; }
 
@@ -117,8 +138,11 @@ void gemm_thin(plait_pool *pool, const gemm_job *job, char *scratch) {
   const gemm_kernels *kn = job->kernels;
   thin t = {.job = job, .a = job->a};
   char *rows = plan(&t, plait_pool_threads(pool), &scratch, 1);
-  if (packs(job)) {
-    for (int64_t i = 0; i < job->m; i++) {
+  t.a_row = packs(job) ? job->k : job->a_row;
+  for (int64_t i = 0; packs(job) && i < job->m; i++) {
+    if (pair_dots(job) != NULL) {
+      pack_halves(job, job->a + i * job->a_row * job->a_size, (uint16_t *)rows + i * job->k);
+    } else {
       kn->pack(rows + i * job->k * kn->size, 1, job->a + i * job->a_row * job->a_size, job->a_in, 1, 0, job->k,
                job->a_col);
     }
