@@ -191,6 +191,38 @@ func TestPoolsOfEveryDType(t *testing.T) {
 	}
 }
 
+// The average of a whole plane sums its columns, and these in eights, whatever the width of a row.
+func TestAveragesOfPlanes(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for width := range int64(17) {
+		g := geometry{planes: 5, adaptive: 1, in: [3]int64{2, 3, width + 1}, out: [3]int64{1, 1, 1}}
+		x := rawtensor.New(t, rawtensor.Float32, shapeOf(g.planes, g.in)...).Fill(func([]int) float64 { return r.NormFloat64() })
+		y := rawtensor.New(t, rawtensor.Float32, shapeOf(g.planes, g.out)...)
+		run(t, averageCall, g.attributes(), []*rawtensor.Tensor{x}, y)
+		for p := range int(g.planes) {
+			columns := make([]float32, g.in[2])
+			for i := range int(g.in[0] * g.in[1]) {
+				for c := range columns {
+					columns[c] += float32(x.Value(p, i/3, i%3, c))
+				}
+			}
+			var eight [8]float32
+			var sum float32
+			for len(columns) >= 8 {
+				for l := range eight {
+					eight[l] += columns[l]
+				}
+				columns = columns[8:]
+			}
+			for _, c := range columns {
+				sum += c
+			}
+			sum += ((eight[0] + eight[1]) + (eight[2] + eight[3])) + ((eight[4] + eight[5]) + (eight[6] + eight[7]))
+			require.Equal(t, sum/float32(6*g.in[2]), float32(y.Value(p, 0, 0, 0)), "rows of %d", g.in[2])
+		}
+	}
+}
+
 func TestGatherAndScatter(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, shape := range [][3]int{{3, 7, 5}, {40, 1000, 300}, {0, 4, 4}, {2, 0, 3}, {2, 5, 1}} {

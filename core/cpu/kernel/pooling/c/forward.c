@@ -155,11 +155,35 @@ MAX(f64, PLAIT_CLONES, double, double, SAME, SAME, -INFINITY)
   _Pragma("omp simd") for (int64_t o = 0; o < out; o++) best[o] += m[o * (STRIDE) + at];
 
 #define AVERAGE(NAME, S_, T_, LOAD, STORE)                                                                            \
+  /* The sum of a plane with short rows, in the order below. */                                                       \
+  PLAIT_INLINE T_ sum_plane_##NAME(const S_ *x, int64_t rows, const int in) {                                         \
+    T_ m[8] = {0}, sum = 0;                                                                                           \
+    for (int64_t i = 0; i < rows; i++) {                                                                              \
+      for (int c = 0; c < in; c++) m[c] += LOAD(x[i * in + c]);                                                       \
+    }                                                                                                                 \
+    if (in == 8) return sum + (((m[0] + m[1]) + (m[2] + m[3])) + ((m[4] + m[5]) + (m[6] + m[7])));                    \
+    for (int c = 0; c < in; c++) sum += m[c];                                                                         \
+    return sum;                                                                                                       \
+  }                                                                                                                   \
+  PLAIT_CLONES static void average_planes_##NAME(const S_ *x, S_ *y, int64_t first, int64_t last, int64_t rows,       \
+                                                 int64_t in) {                                                        \
+    T_ count = (T_)rows * (T_)in;                                                                                     \
+    for (int64_t r = first; r < last; r++) {                                                                          \
+      const S_ *plane = x + r * rows * in;                                                                            \
+      T_ sum = in == 2 ? sum_plane_##NAME(plane, rows, 2) : in == 4 ? sum_plane_##NAME(plane, rows, 4)                \
+                                                                    : sum_plane_##NAME(plane, rows, 8);               \
+      y[r] = STORE(sum / count);                                                                                      \
+    }                                                                                                                 \
+  }                                                                                                                   \
   PLAIT_CLONES static void average_##NAME(const plaitk_pooling_shape *s, const void *x, void *vy, int64_t *unused,    \
                                           int64_t first, int64_t last, char *buffers) {                               \
     typedef S_ S;                                                                                                     \
     typedef T_ T;                                                                                                     \
     (void)unused;                                                                                                     \
+    if (s->adaptive && s->out[0] * s->out[1] * s->out[2] == 1 && (s->in[2] == 2 || s->in[2] == 4 || s->in[2] == 8)) { \
+      average_planes_##NAME(x, vy, first, last, s->in[0] * s->in[1], s->in[2]);                                       \
+      return;                                                                                                         \
+    }                                                                                                                 \
     T_BUFFERS(T);                                                                                                     \
     for (int64_t r = first; r < last; r++) {                                                                          \
       S *y = (S *)vy + r * out;                                                                                       \
