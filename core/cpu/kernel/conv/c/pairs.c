@@ -302,7 +302,9 @@ int plaitk_conv_suits_pairs(const plaitk_conv_shape *s, plaitk_conv_pass pass) {
   for (int d = 0; d < 3; d++) {
     if (t.out[d] < ceil_div(t.in[d], t.stride[d])) return 0;  // the lines of a part
   }
-  return taps > 1 && taps <= MAX_TAPS && min(t.cin, t.cout) / t.groups >= 16 && volume(t.in) > 0;
+  // Fewer columns do not repay packed weights.
+  return taps > 1 && taps <= MAX_TAPS && min(t.cin, t.cout) / t.groups >= 16 && volume(t.in) > 0 &&
+         t.n * volume(t.out) >= 2 * LANES;
 }
 
 #else
