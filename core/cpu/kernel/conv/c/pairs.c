@@ -149,22 +149,8 @@ static int64_t plan(job *j, const plaitk_conv_shape *s, int back, char *scratch)
   return (int64_t)((intptr_t)at - (intptr_t)scratch);
 }
 
-// Joins elements, `step` apart, to pairs. Those of b are zeros if it is NULL.
-PLAIT_CLONES static void join(int32_t *restrict to, const uint16_t *restrict a, const uint16_t *restrict b,
-                              int64_t step, int64_t n) {
-  if (b == NULL) {
-    for (int64_t i = 0; i < n; i++) to[i] = a[i * step];
-  } else if (step == 1) {
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(a[i] | (uint32_t)b[i] << 16);
-  } else if (step == 2) {
-    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(a[2 * i] | (uint32_t)b[2 * i] << 16);
-  } else {
-    for (int64_t i = 0; i < n; i++) to[i] = (int32_t)(a[i * step] | (uint32_t)b[i * step] << 16);
-  }
-}
-
 // Copies a plane of two channels to its parts.
-static void fill_plane(const job *j, const uint16_t *a, const uint16_t *b, int32_t *to) {
+LOCAL void fill_plane(const job *j, const uint16_t *a, const uint16_t *b, int32_t *to) {
   const int64_t *in = j->s->in, *out = j->s->out, *step = j->s->stride;
   if (volume(step) == 1 && memcmp(in + 1, out + 1, 2 * sizeof *in) == 0) {
     join(to, a, b, 1, j->in_plane);
@@ -182,7 +168,7 @@ static void fill_plane(const job *j, const uint16_t *a, const uint16_t *b, int32
   }
 }
 
-static void fill_chunk(const job *j, int64_t chunk) {
+VECTORS static void fill_chunk(const job *j, int64_t chunk) {
   for (int64_t q = chunk * j->fill; q < min((chunk + 1) * j->fill, j->s->groups * j->pairs); q++) {
     int64_t c = q % j->pairs * 2, channel = q / j->pairs * j->channels + c;
     for (int64_t i = 0; i < j->block_size; i++) {

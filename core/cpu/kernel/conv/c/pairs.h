@@ -44,6 +44,28 @@ LOCAL __m256i round_sums(__m512 x) {
   return _mm512_cvtepi32_epi16(rounded);
 }
 
+// Joins elements of a and b, `step` apart, to pairs. Those of b are zeros if it is NULL.
+LOCAL void join(int32_t *to, const uint16_t *a, const uint16_t *b, int64_t step, int64_t n) {
+  for (int64_t i = 0; step <= 2 && i < n; i += LANES) {
+    int64_t count = n - i < LANES ? n - i : LANES;
+    __mmask16 some = (__mmask16)((1u << count) - 1), both = b != NULL ? some : 0;
+    const uint16_t *second = b != NULL ? b : a;
+    __m512i low, high;
+    if (step == 1) {
+      low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, a + i));
+      high = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(both, second + i));
+    } else {  // the elements between are in the upper halves; the last one has none
+      __mmask32 elements = (1u << (2 * count - 1)) - 1;
+      low = _mm512_and_si512(_mm512_maskz_loadu_epi16(elements, a + 2 * i), _mm512_set1_epi32(0xffff));
+      high = _mm512_maskz_loadu_epi16(both != 0 ? elements : 0, second + 2 * i);
+    }
+    _mm512_mask_storeu_epi32(to + i, some, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+  }
+  for (int64_t i = 0; step > 2 && i < n; i++) {
+    to[i] = (int32_t)(a[i * step] | (b != NULL ? (uint32_t)b[i * step] << 16 : 0));
+  }
+}
+
 // Transposes 16 rows of 16 elements in rounds of perfect shuffles.
 LOCAL void transpose(__m512i r[LANES]) {
   const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
