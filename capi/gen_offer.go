@@ -18,9 +18,9 @@ func plait_out_offer(name C.plait_string, out C.plait_tensor, inputs C.plait_ten
 	return C.plait_status(bind.OutOffer(C.GoString(name), int64(out), int64(uintptr(unsafe.Pointer(inputs))), int64(n)))
 }
 
-//export plait_out_taken
-func plait_out_taken(offer C.int64_t, result C.plait_tensor) C.plait_status {
-	return C.plait_status(bind.OutTaken(int64(offer), int64(result)))
+//export plait_out_end
+func plait_out_end(offer C.int64_t) C.plait_status {
+	return C.plait_status(bind.OutEnd(int64(offer)))
 }
 
 //export plait_out_fits

@@ -18,6 +18,11 @@ func plait_tensor_release(t C.plait_tensor) C.plait_status {
 	return C.plait_status(bind.TensorRelease(int64(t)))
 }
 
+//export plait_tensor_let_go
+func plait_tensor_let_go(t C.plait_tensor) C.int64_t {
+	return C.int64_t(bind.TensorLetGo(int64(t)))
+}
+
 //export plait_tensor_count
 func plait_tensor_count() C.int64_t {
 	return C.int64_t(bind.TensorCount())

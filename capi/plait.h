@@ -125,6 +125,10 @@ plait_status plait_wait_for_queue_space(void);
 // part of the graph. Anything but the handle of a tensor is left alone.
 plait_status plait_tensor_release(plait_tensor t);
 
+// plait_tensor_let_go does what plait_tensor_release does, and returns the even key of a value that is no
+// longer used, as plait_dropped does, or 0.
+int64_t plait_tensor_let_go(plait_tensor t);
+
 // plait_tensor_count returns how many tensors have handles.
 int64_t plait_tensor_count(void);
 
@@ -1473,13 +1477,13 @@ plait_status plait_backward_after(plait_object h, plait_tensor *out);
 // --- offer ---
 
 // plait_out_offer offers a tensor's memory to the operation of a name that the calling thread is about to
-// call, for its result, given the n tensors among its inputs. It returns a number for plait_out_taken, which
-// ends the offer, or 0 where none is made.
+// call, for its result, given the n tensors among its inputs. An operation that takes it returns 1, and no
+// handle; the offer has ended then. Otherwise plait_out_end ends it, given the number that OutOffer returns,
+// which is 0 where no offer is made.
 plait_status plait_out_offer(plait_string name, plait_tensor out, plait_tensors inputs, int64_t n);
 
-// plait_out_taken ends an offer of the calling thread. It returns 1 if the tensor, 0 for none, is a result in
-// the memory offered.
-plait_status plait_out_taken(int64_t offer, plait_tensor result);
+// plait_out_end ends an offer that no operation has taken.
+plait_status plait_out_end(int64_t offer);
 
 // plait_out_fits returns 1 if a result can be copied to a tensor as it is: they are of one dtype and shape,
 // and neither is of the graph, has parts or is a number.

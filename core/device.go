@@ -204,7 +204,7 @@ func OpenDevice(name string) (Device, error) {
 func OpenDevices() []Device {
 	devices.Lock()
 	defer devices.Unlock()
-	return slices.Clone(devices.order)
+	return slices.Clip(devices.order) // a device that is opened later goes to another array, or behind these
 }
 
 // DeviceCount returns how many devices of a kind can be opened. An alias means its kind.

@@ -1,6 +1,7 @@
 """Arrays of every kind become tensors, or are refused with a reason."""
 
 import gc
+import sys
 
 import numpy as np
 import plait
@@ -73,6 +74,35 @@ def test_memory_is_shared_only_where_it_can_be():
     assert plait.as_tensor(a.astype(">f8")).tolist() == a.tolist()
     empty = np.zeros((0, 3))
     assert plait.asarray(empty, copy=False).shape == (0, 3)
+
+
+@pytest.mark.parametrize("code", "?bhilqBHILQefdFD")
+def test_numbers_of_every_kind_are_shared(code):
+    a = np.array([[1, 0, 1]], code)
+    t = plait.from_numpy(a)
+    assert t.tolist() == a.tolist()
+    assert np.shares_memory(t.numpy(), a)
+    a[0, 1] = 1
+    assert t.tolist() == a.tolist()
+
+
+def test_arrays_go_with_the_last_tensor_over_them():
+    a = np.arange(6.0)
+    count = sys.getrefcount(a)
+    t = plait.from_numpy(a)
+    view, other = t[2:], plait.from_numpy(a)
+    assert sys.getrefcount(a) == count + 2
+    del t, other
+    assert sys.getrefcount(a) == count + 1
+    assert (view + 1).tolist() == [3, 4, 5, 6]
+    del view
+    assert sys.getrefcount(a) == count
+    for _ in range(100):
+        plait.from_numpy(a)
+        plait.ones(2, requires_grad=True).register_hook(lambda g: None)
+    assert sys.getrefcount(a) == count
+    with pytest.raises(TypeError):
+        plait.from_numpy(a.astype("M8[s]"))
 
 
 def test_arrays_keep_the_memory_of_tensors():

@@ -37,8 +37,9 @@ def taken(monkeypatch):
             return getattr(_core, name)
 
         def call_into(self, out, *rest):
-            seen.append(_core.call_into(out, *rest) is out)
-            return out if seen[-1] else rest[1](*rest[2], **rest[3])
+            result = _core.call_into(out, *rest)
+            seen.append(result is out)
+            return result
 
     monkeypatch.setattr("plait._functions._common._core", Core())
     return seen
@@ -163,7 +164,29 @@ def test_an_offer_is_for_the_thread_and_the_operation():
     assert offer > 0
     with ThreadPoolExecutor(1) as pool:
         assert plait.equal(pool.submit(_ops.neg, X).result(), expected)
-    made = _ops.exp(X)
-    assert _core.bind_OutTaken(offer, made._h) == 0
-    assert _core.bind_OutTaken(offer, made._h) == 0  # it has ended
+    assert plait.equal(_ops.exp(X), X.exp())
     assert plait.equal(out, plait.zeros(2, 3))
+    assert _core.bind_Neg(X._h) == 1  # in the memory offered, and no handle
+    assert plait.equal(out, expected)
+    assert plait.equal(_ops.neg(X), expected)  # which has memory of its own again: the offer has ended
+    assert _core.bind_OutEnd(offer) == 0
+
+
+def test_a_result_that_nobody_offered_memory_for():
+    with pytest.raises(SystemError, match="nobody offered"):
+        _core.own(1)
+
+
+def test_functions_in_functions_have_offers_of_their_own():
+    out, inner = plait.zeros(2, 3), plait.zeros(2, 3)
+
+    def neg(x):
+        assert _core.call_into(inner, "neg", _ops.neg, (x,)) is inner
+        return _ops.neg(x)
+
+    assert _core.call_into(out, "neg", neg, (X,)) is out
+    assert plait.equal(out, -X)
+    assert plait.equal(inner, -X)
+    assert _core.call_into(out, "neg", _ops.exp, (X,)) is not out
+    with pytest.raises(TypeError, match="call_into"):
+        _core.call_into(out, "neg", _ops.neg)

@@ -3,6 +3,7 @@ package bind
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -287,23 +288,46 @@ func address(t *core.Tensor) int64 {
 var dropped struct {
 	sync.Mutex
 	keys []int64
+	some atomic.Bool // whether there are keys
 }
 
 func drop(key int64) {
 	dropped.Lock()
 	dropped.keys = append(dropped.keys, key)
+	dropped.some.Store(true)
 	dropped.Unlock()
 }
 
 // Dropped writes up to room keys of values that are no longer used to keys and returns how many: those of memory given
 // to [TensorWrap], and of functions given to [NodeAttach] and to hooks.
 func Dropped(keys IntsOut, room int64) int64 {
+	if !dropped.some.Load() {
+		return 0
+	}
 	dropped.Lock()
 	defer dropped.Unlock()
 	n := copy(handle.Slice[int64](keys, room), dropped.keys)
 	rest := copy(dropped.keys, dropped.keys[n:])
 	dropped.keys = dropped.keys[:rest]
+	dropped.some.Store(rest > 0)
 	return int64(n)
+}
+
+// droppedEven returns the last of the keys of values that are no longer used, if it is even, else 0.
+func droppedEven() int64 {
+	if !dropped.some.Load() {
+		return 0
+	}
+	dropped.Lock()
+	defer dropped.Unlock()
+	last := len(dropped.keys) - 1
+	if last < 0 || dropped.keys[last]&1 != 0 {
+		return 0
+	}
+	key := dropped.keys[last]
+	dropped.keys = dropped.keys[:last]
+	dropped.some.Store(last > 0)
+	return key
 }
 
 // MemoryUsed writes to current and peak the bytes in use on a device. rank -1 means all ranks, category -1 all

@@ -5,6 +5,7 @@ import (
 
 	"github.com/plait-ml/plait/capi/handle"
 	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/op"
 )
 
 // Numbers in the place of a tensor: the handle says of which kind the number that follows it is.
@@ -96,10 +97,14 @@ func ints(a Ints, n int64) []int {
 }
 
 // result names t, the result of an operation on inputs, or its error. A tensor that is one of the inputs gets a second
-// life: each handle is released on its own.
+// life: each handle is released on its own. One in memory that the thread has offered needs no handle, as its owner has one.
 func result(t *core.Tensor, inputs ...*core.Tensor) Tensor {
 	if err := t.Err(); err != nil {
 		return failure(err)
+	}
+	if op.OfferTaken(t) {
+		t.Release()
+		return packed(inOut)
 	}
 	for _, in := range inputs {
 		if t == in {

@@ -18,6 +18,12 @@ func TensorRelease(t Tensor) (status Status) {
 	return 0
 }
 
+// TensorLetGo does what [TensorRelease] does, and returns the even key of a value that is no longer used, as [Dropped] does, or 0.
+func TensorLetGo(t Tensor) int64 {
+	TensorRelease(t)
+	return droppedEven()
+}
+
 // TensorCount returns how many tensors have handles.
 func TensorCount() int64 { return handle.Tensors.Len() }
 

@@ -1,6 +1,8 @@
 // NumPy's arrays over the memory of tensors, and tensors over that of arrays.
 #include "owner.h"
 
+#include <string.h>
+
 long long bind_Dropped(long long, long long);
 long long bind_ErrorRelease(long long);
 long long bind_TensorLayout(long long, long long);
@@ -80,20 +82,32 @@ static PyObject *lend(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
   return keeper;
 }
 
-// wrap_array(array, dtype, key, device): the status of a tensor over the memory of an array; 0 for one that cannot be written to, has no
-// elements, or strides that are no multiples of theirs.
+// Returns the number of the dtype of a buffer's elements; -1 for what tensors do not have. Numbers in the machine's order of bytes alone have
+// such a format.
+static int dtype_of(const Py_buffer *b) {
+  const char *f = b->format;
+  int complex = f && f[0] == 'Z';
+  if (!f || !f[0] || f[complex + 1 - !f[complex]]) return -1;
+  char kind = complex ? 'c' : f[0] == '?' ? 'b' : strchr("bhilq", f[0]) ? 'i' : strchr("BHILQ", f[0]) ? 'u' : strchr("efd", f[0]) ? 'f' : 0;
+  for (int i = 0; kind && i < (int)sizeof kinds; i++) {
+    if (kinds[i] == kind && sizes[i] == b->itemsize) return i;
+  }
+  return -1;
+}
+
+// wrap_array(array, device): a tensor over the memory of an array; None for one that cannot be written to, has no elements, elements that
+// tensors do not have, or strides that are no multiples of theirs; a negative status.
 static PyObject *wrap_array(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
-  int64_t numbers[3] = {0}, shape[MAX_DIMS], strides[MAX_DIMS], low = 0, high = 0;
+  int64_t device = 0, shape[MAX_DIMS], strides[MAX_DIMS], low = 0, high = 0;
   long long status = 0;
   Py_buffer b;
-  for (int i = 0; i < 3 && i + 1 < nargs; i++) integer(args[1 + i], numbers + i);
   if (is_forked()) return PyLong_FromLong(-1);
-  if (nargs != 4 || PyObject_GetBuffer(args[0], &b, PyBUF_STRIDES | PyBUF_WRITABLE) < 0) {
+  if (nargs != 2 || !integer(args[1], &device) || PyObject_GetBuffer(args[0], &b, PyBUF_STRIDES | PyBUF_WRITABLE | PyBUF_FORMAT) < 0) {
     PyErr_Clear();
-    return PyLong_FromLong(0);
+    Py_RETURN_NONE;
   }
-  int fits = b.ndim <= MAX_DIMS && b.len > 0 && !((uintptr_t)b.buf % (size_t)b.itemsize);
+  int dtype = dtype_of(&b), fits = dtype >= 0 && b.ndim <= MAX_DIMS && b.len > 0 && !((uintptr_t)b.buf % (size_t)b.itemsize);
   for (int i = 0; fits && i < b.ndim; i++) {
     int64_t span = (b.shape[i] - 1) * b.strides[i];
     fits = !(b.strides[i] % b.itemsize);
@@ -102,20 +116,34 @@ static PyObject *wrap_array(PyObject *module, PyObject *const *args, Py_ssize_t 
     *(span < 0 ? &low : &high) += span;
   }
   if (fits) {
-    status = bind_TensorWrap(address_of(b.buf) + low, high - low + b.itemsize, numbers[0], address_of(shape), address_of(strides), b.ndim,
-                             -low / b.itemsize, numbers[1], numbers[2]);
+    long long key = key_of(args[0]);
+    status = bind_TensorWrap(address_of(b.buf) + low, high - low + b.itemsize, dtype, address_of(shape), address_of(strides), b.ndim,
+                             -low / b.itemsize, key, device);
+    if (status <= 0) let_go(key);
   }
   PyBuffer_Release(&b);
-  return PyLong_FromLongLong(status);
+  if (status > 0) return own_handle(status);
+  if (status < 0) return PyLong_FromLongLong(status);
+  Py_RETURN_NONE;
 }
 
-// dropped(): the keys of some values that the engine refers to no more.
+// dropped(): the keys of some values that the engine refers to no more and Python has kept. Lets go of others.
 static PyObject *dropped(PyObject *module, PyObject *none) {
   (void)module, (void)none;
   int64_t keys[64];
-  Py_ssize_t n = is_forked() ? 0 : bind_Dropped(address_of(keys), sizeof keys / sizeof *keys);
-  PyObject *tuple = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tuple && i < n; i++) {
+  Py_ssize_t n, odd = 0;
+  do {
+    n = is_forked() ? 0 : (Py_ssize_t)bind_Dropped(address_of(keys), sizeof keys / sizeof *keys);
+    for (Py_ssize_t i = 0; i < n; i++) {
+      if (keys[i] & 1) {
+        keys[odd++] = keys[i];
+      } else {
+        let_go(keys[i]);
+      }
+    }
+  } while (n && !odd);
+  PyObject *tuple = PyTuple_New(odd);
+  for (Py_ssize_t i = 0; tuple && i < odd; i++) {
     PyObject *key = PyLong_FromLongLong(keys[i]);
     if (!key || PyTuple_SetItem(tuple, i, key) < 0) Py_CLEAR(tuple);
   }
@@ -125,7 +153,7 @@ static PyObject *dropped(PyObject *module, PyObject *none) {
 PyMethodDef array_functions[] = {
     {"array_struct", array_struct, METH_O, "Returns a tensor's dtype, whether gradients flow to it, and NumPy's __array_struct__ or None."},
     {"lend", FAST(lend), "Returns what keeps a tensor's memory for an array, of a class, with NumPy's __array_struct__; None for what is left to Python."},
-    {"wrap_array", FAST(wrap_array), "Returns the status of a tensor over an array's memory, given the numbers of a dtype, a key and a device."},
+    {"wrap_array", FAST(wrap_array), "Returns a tensor over an array's memory, given the number of a device; None for what is left to Python."},
     {"dropped", dropped, METH_NOARGS, "Returns the keys of some values that the engine refers to no more."},
     {NULL, NULL, 0, NULL},
 };

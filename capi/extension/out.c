@@ -2,7 +2,7 @@
 #include "owner.h"
 
 long long bind_OutOffer(char *, long long, long long, long long);
-long long bind_OutTaken(long long, long long);
+long long bind_OutEnd(long long);
 
 enum { MOST = 32 };  // inputs
 
@@ -23,31 +23,50 @@ static int add_handles(PyObject *values, int64_t *out, long long *n, int depth) 
   return 1;
 }
 
-// call_into(out, name, function, args, kwargs): calls a function of the engine's operation of that name, to whose result the memory of the
+// What the calling thread offers, and whether an operation has taken it.
+static _Thread_local struct {
+  PyObject *out;
+  int taken;
+} offered;
+
+PyObject *take_offered(void) {
+  if (!offered.out) {
+    PyErr_SetString(PyExc_SystemError, "a result is in memory that nobody offered");
+    return NULL;
+  }
+  offered.taken = 1;
+  Py_INCREF(offered.out);
+  return offered.out;
+}
+
+// call_into(out, name, function, args[, kwargs]): calls a function of the engine's operation of that name, to whose result the memory of the
 // tensor out is offered. Returns out if the result is in it, else the result.
 static PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
   (void)module;
   int64_t inputs[MOST];
   long long n = 0;
-  if (nargs != 5 || !PyTuple_CheckExact(args[3]) || !PyDict_CheckExact(args[4])) {
+  PyObject *kwargs = nargs == 5 ? args[4] : NULL;
+  if (nargs < 4 || nargs > 5 || !PyTuple_CheckExact(args[3]) || (kwargs && !PyDict_CheckExact(kwargs))) {
     PyErr_SetString(PyExc_TypeError, "call_into: want a tensor, a name, a function and its arguments");
     return NULL;
   }
   const char *name = PyUnicode_AsUTF8AndSize(args[1], NULL);
-  PyObject *named = PyDict_Size(args[4]) ? PyDict_Values(args[4]) : NULL;
+  PyObject *named = kwargs && PyDict_Size(kwargs) ? PyDict_Values(kwargs) : NULL;
   if (!name || PyErr_Occurred()) return NULL;
   long long out = tensor_handle(args[0]);
   long long offer = 0;
   if (out && add_handles(args[3], inputs, &n, 1) && (!named || add_handles(named, inputs, &n, 1))) {
     offer = bind_OutOffer((char *)name, out, address_of(inputs), n);
   }
-  PyObject *result = PyObject_Call(args[2], args[3], named ? args[4] : NULL);
+  PyObject *outer = offered.out;
+  int outer_taken = offered.taken;
+  offered.out = args[0];
+  offered.taken = 0;
+  PyObject *result = PyObject_Call(args[2], args[3], named ? kwargs : NULL);
+  if (offer > 0 && !offered.taken) bind_OutEnd(offer);
+  offered.out = outer;
+  offered.taken = outer_taken;
   Py_XDECREF(named);
-  if (offer > 0 && bind_OutTaken(offer, result ? tensor_handle(result) : 0) == 1) {
-    Py_DECREF(result);
-    Py_INCREF(args[0]);
-    return args[0];
-  }
   return result;
 }
 

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
-long long bind_TensorRelease(long long);
+long long bind_TensorLetGo(long long);
 long long bind_ObjectRelease(long long);
 long long bind_Add(long long, long long, double);
 long long bind_Sub(long long, long long, double);
@@ -39,16 +39,21 @@ static long long handle_of(PyObject *self) {
   return h > 0 ? h : 0;
 }
 
-static void give_back(PyObject *self, long long (*release)(long long)) {
-  long long h = handle_of(self);
-  if (h && !forked) release(h);
+// Frees an object and gives its handle back; returns what release does.
+static long long give_back(PyObject *self, long long (*release)(long long)) {
+  long long h = handle_of(self), released = h && !forked ? release(h) : 0;
   Py_XDECREF(((owner *)self)->handle);
   PyTypeObject *type = Py_TYPE(self);
   ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
   Py_DECREF(type);
+  return released;
 }
 
-static void tensor_dealloc(PyObject *self) { give_back(self, bind_TensorRelease); }
+// A tensor over an array's memory takes the array along.
+static void tensor_dealloc(PyObject *self) {
+  long long key = give_back(self, bind_TensorLetGo);
+  if (key > 0) let_go(key);
+}
 static void object_dealloc(PyObject *self) { give_back(self, bind_ObjectRelease); }
 
 // As a slot of Python's own the member is as fast to read as one that a class lists in __slots__.
@@ -67,8 +72,11 @@ static PyTypeObject *sparse_class;       // and of sparse ones
 
 long long tensor_handle(PyObject *t) { return PyObject_TypeCheck(t, tensor_owner) && !forked ? handle_of(t) : 0; }
 
+#define IN_OUT 1  // in the place of a handle: the result is in memory that the thread has offered
+
 // Returns the tensor that owns a handle, given its number as well.
 static PyObject *owning(long long h, PyObject *handle) {
+  if (h == IN_OUT) return take_offered();
   PyTypeObject *cls = tensor_class;
   if (h & (DISTRIBUTED | SPARSE)) cls = h & SPARSE ? sparse_class : distributed_class;
   PyObject *t = PyType_GenericAlloc(cls, 0);

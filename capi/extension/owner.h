@@ -12,6 +12,9 @@ int is_forked(void);
 // Returns the tensor that owns a handle.
 PyObject *own_handle(long long h);
 
+// Returns the tensor whose memory the thread offers to an operation, which has its result there: see out.c.
+PyObject *take_offered(void);
+
 // Returns an object of a subclass of ObjectOwner that owns a handle; where that fails, gives it back.
 PyObject *own_object(PyObject *cls, long long h);
 
@@ -30,6 +33,15 @@ static inline int integer(PyObject *value, int64_t *out) {
   if (PyLong_CheckExact(value)) *out = PyLong_AsLongLongAndOverflow(value, &overflow);
   return !overflow;
 }
+
+// Keeps an object for the engine, until it drops the key returned, which is even: those of Python's are odd.
+static inline long long key_of(PyObject *value) {
+  Py_INCREF(value);
+  return (long long)(intptr_t)value;
+}
+
+// Lets go of an object that key_of has kept.
+static inline void let_go(long long key) { Py_DECREF((PyObject *)(intptr_t)key); }
 
 // The address of what a function of the engine reads or writes.
 static inline long long address_of(const void *p) { return (long long)(intptr_t)p; }

@@ -21,17 +21,19 @@ type offer struct {
 	taken  bool
 }
 
-// offers are those of all threads, the innermost of each last.
+// offers are those of all threads, the innermost of each last, and one that has ended, to use again.
 var offers struct {
 	open atomic.Int32
 	sync.Mutex
-	list []*offer
-	last int64 // id
+	list  []*offer
+	spare *offer
+	last  int64 // id
 }
 
 // OfferOut offers t to the operation of a name that the calling thread is about to call with the given inputs, for its result: that saves
-// the operation new memory, and the caller a copy. The offer stands until the thread calls [OutTaken] with its number. It returns 0 where no
-// operation would take it, or must not: where gradients would be recorded, or t cannot be changed.
+// the operation new memory, and the caller a copy. The offer stands until [OfferTaken] says that a result is there, or until [EndOffer] is
+// called with its number. OfferOut returns 0 where no operation would take it, or must not: where gradients would be recorded, or t cannot be
+// changed.
 func OfferOut(name string, t *core.Tensor, inputs ...*core.Tensor) int64 {
 	mode := core.CurrentMode()
 	if mode.Autocasting() || core.ForwardActive() || t.Parts() != nil || t.Usable(name) != nil || t.IsNumber() || t.RequiresGrad() || !t.Contiguous() {
@@ -46,44 +48,82 @@ func OfferOut(name string, t *core.Tensor, inputs ...*core.Tensor) int64 {
 	if op.inPlace(t); op.err != nil {
 		return 0
 	}
-	o := &offer{thread: core.CurrentThread(), name: name, to: t}
+	thread := core.CurrentThread()
+	offers.Lock()
+	defer offers.Unlock()
+	o := offers.spare
+	if o == nil {
+		o = new(offer)
+	}
+	offers.spare = nil
+	offers.last++
+	o.id, o.thread, o.name, o.to = offers.last, thread, name, t
 	for _, x := range inputs {
 		if x != nil && !x.IsNumber() {
 			o.inputs = append(o.inputs, x.Storage())
 		}
 	}
-	offers.Lock()
-	defer offers.Unlock()
-	offers.last++
-	o.id = offers.last
 	offers.list = append(offers.list, o)
 	offers.open.Add(1)
 	return o.id
 }
 
-// OutTaken ends the offer of a number and reports whether r, the operation's result, is in the memory offered. r may be nil.
-func OutTaken(id int64, r *core.Tensor) bool {
+// OfferTaken reports whether r, the result of an operation, is in memory that the calling thread has offered. Then the offer has ended.
+func OfferTaken(r *core.Tensor) bool {
+	if offers.open.Load() == 0 {
+		return false
+	}
+	thread := core.CurrentThread()
 	offers.Lock()
 	defer offers.Unlock()
-	i := slices.IndexFunc(offers.list, func(o *offer) bool { return o.id == id })
+	i := lastOffer(thread)
 	if i < 0 {
 		return false
 	}
 	o := offers.list[i]
-	offers.list = slices.Delete(offers.list, i, i+1)
-	offers.open.Add(-1)
-	return o.taken && r != nil && r.Err() == nil && !r.IsNumber() && inPlaceOf(r, o.to)
+	if !o.taken || r == o.to || r.Err() != nil || r.IsNumber() || !inPlaceOf(r, o.to) {
+		return false
+	}
+	endOffer(i)
+	return true
 }
 
-// lastOffer returns the calling thread's last offer, or nil.
-func lastOffer() *offer {
+// EndOffer ends the offer of a number, if it still stands.
+func EndOffer(id int64) {
+	offers.Lock()
+	defer offers.Unlock()
+	if i := slices.IndexFunc(offers.list, func(o *offer) bool { return o.id == id }); i >= 0 {
+		endOffer(i)
+	}
+}
+
+// endOffer takes an offer out of the list. The caller holds its mutex.
+func endOffer(i int) {
+	o := offers.list[i]
+	offers.list = slices.Delete(offers.list, i, i+1)
+	offers.open.Add(-1)
+	clear(o.inputs)
+	*o = offer{inputs: o.inputs[:0]}
+	offers.spare = o
+}
+
+// lastOffer returns where in the list a thread's last offer is, or -1. The caller holds its mutex.
+func lastOffer(thread uintptr) int {
+	for i := len(offers.list) - 1; i >= 0; i-- {
+		if offers.list[i].thread == thread {
+			return i
+		}
+	}
+	return -1
+}
+
+// ownOffer returns the calling thread's last offer, or nil. No other thread ends it.
+func ownOffer() *offer {
 	thread := core.CurrentThread()
 	offers.Lock()
 	defer offers.Unlock()
-	for i := len(offers.list) - 1; i >= 0; i-- {
-		if o := offers.list[i]; o.thread == thread {
-			return o
-		}
+	if i := lastOffer(thread); i >= 0 {
+		return offers.list[i]
 	}
 	return nil
 }
@@ -122,7 +162,7 @@ func (op *opContext) outOf(name string, d core.DType, shape []int, in []*core.Te
 	if offers.open.Load() == 0 || op.err != nil || op.grad || op.forward != nil {
 		return op.out(d, shape)
 	}
-	o := lastOffer()
+	o := ownOffer()
 	if o == nil || o.taken || o.name != name || !o.isFor(in) || o.to.DType() != d || o.to.Device() != op.stream.Device() || !slices.Equal(o.to.Shape(), shape) || !fits(o.to) {
 		return op.out(d, shape)
 	}

@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/plait-ml/plait/core"
@@ -30,10 +31,30 @@ func TestOfferedMemoryIsTakenWhereTheResultFits(t *testing.T) {
 		require.Positive(t, id)
 		r := c.run()
 		require.NoError(t, r.Err())
-		require.Equal(t, c.taken, op.OutTaken(id, r), c.name)
+		require.Equal(t, c.taken, op.OfferTaken(r), c.name)
+		require.False(t, op.OfferTaken(r), c.name) // it has ended, or another took it
+		op.EndOffer(id)
 		require.Equal(t, c.taken, r.Storage() == out.Storage(), c.name)
 		require.Equal(t, c.taken, out.Storage().Version() == version+1, c.name)
 	}
+}
+
+func TestOffersOfOneThreadNest(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	x := ramp(2, 3)
+	a, b := op.ZerosLike(x, op.TensorOptions{}), op.ZerosLike(x, op.TensorOptions{})
+	outer := op.OfferOut("neg", a, x)
+	inner := op.OfferOut("neg", b, x)
+	require.NotEqual(t, outer, inner)
+	require.True(t, op.OfferTaken(op.Neg(x)))
+	require.Equal(t, []float64{0, -1, -2, -3, -4, -5}, values(t, b))
+	require.Equal(t, []float64{0, 0, 0, 0, 0, 0}, values(t, a))
+	require.True(t, op.OfferTaken(op.Neg(x)))
+	op.EndOffer(inner) // has ended, and its number is not used again
+	require.Equal(t, values(t, b), values(t, a))
+	op.EndOffer(outer)
+	require.NotSame(t, a.Storage(), op.Neg(x).Storage())
 }
 
 func TestMemoryIsNotOfferedWhereItCannotBeWrittenTo(t *testing.T) {
@@ -44,5 +65,6 @@ func TestMemoryIsNotOfferedWhereItCannotBeWrittenTo(t *testing.T) {
 	require.Zero(t, op.OfferOut("neg", op.Expand(op.Zeros(1), 3)))
 	require.Zero(t, op.OfferOut("neg", core.Num(1)))
 	require.Zero(t, op.OfferOut("neg", nil))
-	require.False(t, op.OutTaken(0, x))
+	require.False(t, op.OfferTaken(x))
+	op.EndOffer(0)
 }

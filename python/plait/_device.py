@@ -166,6 +166,12 @@ def open_device(d: DeviceLike) -> int:
     return number
 
 
+def cpu_number() -> int:
+    """Returns the engine's number of the calling rank's own CPU device, or of cpu:0."""
+    number = _numbers.get(("cpu", here().current.get("cpu", 0)))
+    return open_device("cpu") if number is None else number
+
+
 def device_number(d: DeviceLike | None) -> int:
     """Returns the engine's number of a device, which is opened at its first use; -1 for None."""
     return -1 if d is None else open_device(d)

@@ -13,7 +13,7 @@ from weakref import ref
 from plait import _core
 
 _shared: dict[int, Any] = {}
-_next_key = iter(range(1, 1 << 62))
+_next_key = iter(range(1, 1 << 62, 2))  # even keys are of what C code keeps
 
 
 def collect() -> None:
@@ -28,11 +28,6 @@ def keep(value: Any) -> int:
     key = next(_next_key)
     _shared[key] = value
     return key
-
-
-def forget(key: int) -> None:
-    """Lets go of a value that the engine has not come to refer to."""
-    _shared.pop(key, None)
 
 
 def keep_with(t: Any, value: Any) -> int:

@@ -171,8 +171,10 @@ def numpy_names(function: F) -> F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
-        if kwargs and not names.keys().isdisjoint(kwargs):
-            kwargs = {names.get(k, k): v for k, v in kwargs.items()}
+        for k in kwargs:
+            if k in names:
+                kwargs = {names.get(k, k): v for k, v in kwargs.items()}
+                break
         try:
             return function(*args, **kwargs)
         except SeenFirstError:
@@ -204,7 +206,7 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
         function: a generated one
         name: that the result is assigned to; the function's own by default
     """
-    names = _renamed(function)
+    names, called = _renamed(function), function.__name__
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -214,8 +216,9 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
         try:
             if not kwargs:
                 return function(*args)  # type: ignore[call-arg]
-            if len(kwargs) == 1 and "out" in kwargs and not several:
-                return into(kwargs["out"], function, *args)
+            if len(kwargs) == 1 and not several and (out := kwargs.get("out")) is not None:
+                result = _core.call_into(out, called, function, args)
+                return out if result is out else store(out, result)
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
             out = kwargs.pop("out", None)
             return store(out, function(*args, **kwargs)) if several else into(out, function, *args, **kwargs)

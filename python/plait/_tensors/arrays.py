@@ -9,8 +9,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import DeviceLike, device, device_of, open_device
-from plait._engine.callbacks import collect, forget, keep
+from plait._device import DeviceLike, cpu_number, device, device_of, open_device
 from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._engine.warnings import warn
 from plait._tensors.dlpack import from_dlpack
@@ -307,9 +306,6 @@ def share_numpy(t: Tensor, force: bool = False) -> np.ndarray:
     return to_numpy(t)  # there is no memory to share
 
 
-_CPU = device("cpu")
-
-
 def from_numpy(ndarray: np.ndarray) -> Tensor:
     """Returns a tensor on the CPU that shares the memory of an array: on the calling rank's own CPU device, or cpu:0.
 
@@ -340,13 +336,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
 
 def _wrapped(ndarray: np.ndarray) -> Tensor | None:
     """Returns a tensor over the memory of an array; None where a tensor cannot have it."""
-    if (known := dt.FROM_NUMPY.get(ndarray.dtype)) is None:
-        return None
-    collect()
-    key = keep(ndarray)
-    status = _core.wrap_array(ndarray, known._number, key, open_device(_CPU))
-    if status > 0:
-        return own(status)
-    forget(key)
-    check(status)
-    return None
+    shared = _core.wrap_array(ndarray, cpu_number())
+    if type(shared) is int:
+        check(shared)
+    return shared
