@@ -192,6 +192,23 @@ func (t *Tensor) Bytes() ([]byte, error) {
 	return p.bytes()
 }
 
+// Look waits for the value of a contiguous tensor with elements, in memory that the host can address, and calls f with its bytes, which f must
+// neither change nor keep.
+func (t *Tensor) Look(f func(bytes []byte)) error {
+	p, err := t.pin("read")
+	if err != nil {
+		return err
+	}
+	defer p.unpin()
+	if err := p.storage.Wait(); err != nil {
+		return err
+	}
+	m := p.storage.Memory()
+	m.Touch(false)
+	f(unsafe.Slice((*byte)(unsafe.Add(m.Ptr, p.offset*p.dtype.Size())), Numel(p.shape)*p.dtype.Size()))
+	return nil
+}
+
 // bytes is [Tensor.Bytes] of a pinned tensor.
 func (p *pinned) bytes() ([]byte, error) {
 	if p.storage.Device().Kind() == MetaKind {

@@ -3,6 +3,7 @@ package op
 import (
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
@@ -28,19 +29,21 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		op.failf(core.ShapeError, "weights have shape %v, want the input's %v", weights.Shape(), x.Shape())
 	}
 	return op.compose(func() *core.Tensor {
-		in := op.own(Contiguous(castTo(x, core.Int64)))
+		in := x
+		if x.DType() != core.Int64 {
+			in = op.own(castTo(x, core.Int64))
+		}
+		in = op.dense(in)
 		bins := minLength
 		if x.Numel() > 0 {
-			ends, err := core.Values[int64](extremes(in))
-			op.check(err)
-			switch {
+			switch low, high := op.ends(in); {
 			case op.err != nil:
-			case ends[0] < 0:
-				op.failf(core.ValueError, "got the negative element %d", ends[0])
-			case ends[1] >= math.MaxInt64/16:
-				op.failf(core.MemoryError, "no memory for %d bins", ends[1])
+			case low < 0:
+				op.failf(core.ValueError, "got the negative element %d", low)
+			case high >= math.MaxInt64/16:
+				op.failf(core.MemoryError, "no memory for %d bins", high)
 			default:
-				bins = max(bins, int(ends[1])+1)
+				bins = max(bins, int(high)+1)
 			}
 		}
 		result, kind := core.Int64, core.Int64
@@ -65,6 +68,31 @@ func BinCount(x, weights *core.Tensor, minLength int) *core.Tensor {
 		}
 		return op.done(out)
 	})
+}
+
+// few is how many integers the host looks through in less time than launches and a wait take.
+const few = 4096
+
+// ends waits for the smallest and the largest element of a contiguous tensor of int64.
+func (op *opContext) ends(x *core.Tensor) (low, high int64) {
+	if op.err != nil {
+		return 0, 0
+	}
+	if x.Numel() > few || !x.Device().HostAccessible() {
+		ends, err := core.Values[int64](extremes(x))
+		if op.check(err); err != nil {
+			return 0, 0
+		}
+		return ends[0], ends[1]
+	}
+	op.check(x.Look(func(bytes []byte) {
+		values := unsafe.Slice((*int64)(unsafe.Pointer(&bytes[0])), x.Numel())
+		low, high = values[0], values[0]
+		for _, v := range values {
+			low, high = min(low, v), max(high, v)
+		}
+	}))
+	return low, high
 }
 
 // extremes returns the smallest and the largest element of x in one tensor, so that a program waits once for both.

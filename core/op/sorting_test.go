@@ -241,6 +241,28 @@ func TestHistograms(t *testing.T) {
 	require.Equal(t, []float64{52429, 52429, 52429, 52429, 52428}, c)
 }
 
+func TestBinsOfFewAndManyIntegers(t *testing.T) {
+	for _, n := range []int{1, 7, 4096, 4097, 200_000} {
+		v, w := make([]int64, n+2), make([]float64, n+2)
+		v[0], v[n+1] = -1, 1000 // beside the elements counted
+		counts, sums := make([]float64, 61), make([]float64, 61)
+		for i := 1; i <= n; i++ {
+			v[i], w[i] = int64(i*i%61), float64(i%8)
+			counts[v[i]]++
+			sums[v[i]] += w[i]
+		}
+		v[n] = 60
+		counts[n*n%61]--
+		counts[60]++
+		sums[n*n%61] -= w[n]
+		sums[60] += w[n]
+		x, weights := op.Narrow(core.FromSlice(v), 0, 1, n), op.Narrow(core.FromSlice(w), 0, 1, n)
+		requireElements(t, counts, op.BinCount(x, nil, 0))
+		requireElements(t, sums, op.BinCount(x, weights, 0))
+		require.ErrorContains(t, op.BinCount(op.Narrow(core.FromSlice(v), 0, 0, n), nil, 0).Err(), "got the negative element -1")
+	}
+}
+
 func TestSortingErrors(t *testing.T) {
 	x := core.FromSlice([]float32{1, 2, 3, 4}, 2, 2)
 	first := func(t, _ *core.Tensor) *core.Tensor { return t }

@@ -6,6 +6,8 @@ package sorting
 import "C"
 
 import (
+	"unsafe"
+
 	"github.com/plait-ml/plait/core"
 	"github.com/plait-ml/plait/core/contract"
 	"github.com/plait-ml/plait/core/cpu/kernel"
@@ -55,9 +57,12 @@ func histogram(ctx *kernel.Context, c *core.Call, low, high float64) error {
 	if bins <= 1<<14 {
 		parts = min(16, max(1, n>>16))
 	}
-	scratch, err := ctx.Scratch(parts * bins * 8)
-	if err != nil {
-		return err
+	var scratch unsafe.Pointer
+	if parts > 1 {
+		var err error
+		if scratch, err = ctx.Scratch(parts * bins * 8); err != nil {
+			return err
+		}
 	}
 	h := C.struct_plaitk_histogram{in: in.Ptr(), out: out.Ptr(), scratch: scratch, low: C.double(low), high: C.double(high),
 		dtype: C.int32_t(in.DType), n: C.int64_t(n), bins: C.int64_t(bins), parts: C.int64_t(parts)}

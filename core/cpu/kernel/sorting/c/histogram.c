@@ -1,4 +1,4 @@
-// Histograms. Each part has its own bins; the bins of all parts are added in order.
+// Histograms. Each of several parts has its own bins; the bins of all parts are added in order.
 #include "sorting.h"
 
 static double value_at(int dtype, const void *in, int64_t i) {
@@ -33,26 +33,38 @@ static int64_t bin_of(const struct plaitk_histogram *h, int64_t i) {
   return bin < h->bins ? bin : h->bins - 1; // the last bin includes its upper end
 }
 
+static void count(const struct plaitk_histogram *h, int64_t lo, int64_t hi, int64_t *restrict counts) {
+  if (plait_is_float(h->dtype)) {
+    for (int64_t i = lo; i < hi; i++) {
+      int64_t bin = bin_of(h, i);
+      if (bin >= 0) counts[bin]++;
+    }
+    return;
+  }
+  const int64_t *in = h->in, bins = h->bins;
+  for (int64_t i = lo; i < hi; i++) {
+    if (in[i] < bins) counts[in[i]]++;
+  }
+}
+
 static void part(void *arg, int64_t index) {
   const struct plaitk_histogram *h = arg;
   int64_t size = (h->n + h->parts - 1) / h->parts, lo = index * size, hi = lo + size < h->n ? lo + size : h->n;
-  int64_t *counts = (int64_t *)h->scratch + index * h->bins;
-  double *sums = (double *)h->scratch + index * h->bins;
-  memset(counts, 0, (size_t)h->bins * 8); // also zero for doubles
+  void *bins = h->parts == 1 ? h->out : (int64_t *)h->scratch + index * h->bins;
+  memset(bins, 0, (size_t)h->bins * 8); // also zero for doubles
+  if (h->weights == NULL) {
+    count(h, lo, hi, bins);
+    return;
+  }
   for (int64_t i = lo; i < hi; i++) {
     int64_t bin = bin_of(h, i);
-    if (bin < 0) continue;
-    if (h->weights != NULL) {
-      sums[bin] += h->weights[i];
-    } else {
-      counts[bin]++;
-    }
+    if (bin >= 0) ((double *)bins)[bin] += h->weights[i];
   }
 }
 
 void plaitk_sorting_histogram(plait_pool *pool, const struct plaitk_histogram *h) {
   plait_parallel(pool, h->parts, part, (void *)h);
-  for (int64_t b = 0; b < h->bins; b++) {
+  for (int64_t b = 0; h->parts > 1 && b < h->bins; b++) {
     int64_t count = 0;
     double sum = 0;
     for (int64_t p = 0; p < h->parts; p++) {

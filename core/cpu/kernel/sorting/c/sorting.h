@@ -72,7 +72,7 @@ struct plaitk_search {
 // one.
 int64_t plaitk_sorting_search(plait_pool *pool, const struct plaitk_search *s);
 
-// Counts, or sums of weights, for each bin. n elements are split into `parts`, each with `bins` words of scratch.
+// Counts, or sums of weights, for each bin. n elements are split into `parts`, each with `bins` words of scratch if there are several.
 struct plaitk_histogram {
   const void *in;
   const double *weights; // or NULL
