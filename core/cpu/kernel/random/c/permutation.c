@@ -2,11 +2,20 @@
 #include "random.h"
 #include "../../../include/plait_philox.h"
 
-// Entries are distributed into buckets by the top bits of their keys. Then each bucket is sorted, in the caches.
-#define BUCKET_BITS 8
-#define BUCKETS (1 << BUCKET_BITS)
-#define SMALL 1024 // with fewer entries there is one bucket
-#define DIGIT_BITS 11
+#if defined(__x86_64__) && defined(__GNUC__)
+#define IS_X86
+#include <immintrin.h>
+#endif
+
+// Entries are distributed into buckets by the top bits of their keys, in two steps where they are many, so that a bucket has
+// some twenty of them. Each of these has as its place the number of smaller ones, which needs no branches.
+#define FIRST_BITS 12          // of the first step, where there is one
+#define MANY (INT64_C(1) << 17) // from so many on there are two
+#define FIRST_BITS_OF_MANY 8
+#define NEXT_BITS 11
+#define MOST 64  // entries whose places are found in this way
+#define LANES 32 // places are found for a multiple of these
+#define GROUPS 64 // of buckets, for threads
 
 // An entry has the top bits of a key, and below them its index. Where these bits of two keys agree, which is rare, the keys are
 // drawn again.
@@ -15,33 +24,80 @@ typedef struct {
   uint64_t *from, *to;
   int64_t *out;
   int64_t n;
-  int64_t start[BUCKETS + 1];
+  int bits;
+  int64_t start[(1 << FIRST_BITS) + 1]; // of each bucket; its end, once its entries are there
 } permutation_task;
 
-int64_t plaitk_random_permutation_scratch(int64_t n) { return 2 * n * (int64_t)sizeof(uint64_t) + (int64_t)sizeof(permutation_task); }
+// Loops read whole vectors, past the last entry.
+static int64_t room(int64_t n) { return n + MOST; }
 
-#define KEYS 16384
+int64_t plaitk_random_permutation_scratch(int64_t n) {
+  return 2 * room(n) * (int64_t)sizeof(uint64_t) + (int64_t)sizeof(permutation_task);
+}
 
 // A block of counters, each of which makes two keys.
 #define COUNTERS 256
+#define KEYS (2 * COUNTERS)
+#define BLOCKS 32 // for a thread
 
-PLAIT_CLONES static void draw(uint64_t seed, uint64_t counter, uint64_t *restrict keys) {
+// Writes the entries of a block, the first with the index `at`.
+PLAIT_CLONES static void draw_any(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
+  uint64_t keys[KEYS];
   _Pragma("omp simd") for (int64_t i = 0; i < COUNTERS; i++) {
     uint32_t w0, w1, w2, w3;
     plait_philox(seed, counter + (uint64_t)i, &w0, &w1, &w2, &w3);
     keys[2 * i] = (uint64_t)w0 << 32 | w1;
     keys[2 * i + 1] = (uint64_t)w2 << 32 | w3;
   }
+  _Pragma("omp simd") for (int64_t i = 0; i < KEYS; i++) entries[i] = (keys[i] & ~index) | (at + (uint64_t)i);
+}
+
+#ifdef IS_X86
+// The same with words in the low halves of 64 bits, as its products are: what is above them is never looked at.
+__attribute__((target("avx512f"))) static void draw_avx512(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
+  const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57), low = _mm512_set1_epi64(0xffffffff);
+  const __m512i lane = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), key = _mm512_set1_epi64((int64_t)~index);
+  const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
+  for (int64_t i = 0; i < COUNTERS; i += 8) {
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    __m512i c0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(counter + (uint64_t)i)), lane), c1 = _mm512_srli_epi64(c0, 32);
+    __m512i c2 = _mm512_setzero_si512(), c3 = c2;
+    for (int round = 0; round < 10; round++) {
+      __m512i p = _mm512_mul_epu32(c0, m0), q = _mm512_mul_epu32(c2, m1);
+      c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), c1, _mm512_set1_epi64(k0), 0x96); // the exclusive or of three
+      c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), c3, _mm512_set1_epi64(k1), 0x96);
+      c1 = q, c3 = p;
+      k0 += 0x9E3779B9u;
+      k1 += 0xBB67AE85u;
+    }
+    __m512i even = _mm512_or_si512(_mm512_slli_epi64(c0, 32), _mm512_and_si512(c1, low));
+    __m512i odd = _mm512_or_si512(_mm512_slli_epi64(c2, 32), _mm512_and_si512(c3, low));
+    __m512i k[2] = {_mm512_permutex2var_epi64(even, first, odd), _mm512_permutex2var_epi64(even, second, odd)};
+    for (int h = 0; h < 2; h++) {
+      __m512i place = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(at + (uint64_t)(2 * i + 8 * h))), lane);
+      _mm512_storeu_si512(entries + 2 * i + 8 * h, _mm512_or_si512(_mm512_and_si512(k[h], key), place));
+    }
+  }
+}
+#endif
+
+static void draw(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
+#ifdef IS_X86
+  if (__builtin_cpu_supports("avx512f")) {
+    draw_avx512(seed, counter, index, at, entries);
+    return;
+  }
+#endif
+  draw_any(seed, counter, index, at, entries);
 }
 
 static void make_entries(void *arg, int64_t chunk) {
   permutation_task *t = arg;
-  int64_t first = chunk * KEYS, last = first + KEYS < t->n ? first + KEYS : t->n;
-  for (; first < last; first += 2 * COUNTERS) {
-    uint64_t drawn[2 * COUNTERS];
-    draw(t->seed, t->offset + (uint64_t)(first / 2), drawn);
-    int64_t n = first + 2 * COUNTERS < last ? 2 * COUNTERS : last - first;
-    for (int64_t i = 0; i < n; i++) t->from[first + i] = (drawn[i] & ~t->index) | (uint64_t)(first + i);
+  int64_t first = chunk * BLOCKS * KEYS, last = first + BLOCKS * KEYS < t->n ? first + BLOCKS * KEYS : t->n;
+  for (; first < last; first += KEYS) {
+    uint64_t counter = t->offset + (uint64_t)(first / 2), end[KEYS], *to = first + KEYS <= last ? t->from + first : end;
+    draw(t->seed, counter, t->index, (uint64_t)first, to);
+    if (to == end) memcpy(t->from + first, end, (size_t)(last - first) * sizeof *end);
   }
 }
 
@@ -61,57 +117,122 @@ static bool is_after(const permutation_task *t, uint64_t a, uint64_t b) {
 
 static int width(uint64_t n) { return n == 0 ? 0 : 64 - __builtin_clzll(n); }
 
-// Sorts n entries by the bits after the first `done` of their keys: with a radix sort by so many that few entries agree in
-// them, then by insertion where they do. Returns where they are: e or other.
-static uint64_t *sort(const permutation_task *t, uint64_t *e, uint64_t *other, int64_t n, int done) {
-  int bits = width((uint64_t)n) + 1, passes = (bits + DIGIT_BITS - 1) / DIGIT_BITS, digit = (bits + passes - 1) / passes;
-  for (int pass = 0; pass < passes; pass++) {
-    uint32_t at[1 << DIGIT_BITS], sum = 0, mask = (1u << digit) - 1;
-    int shift = 64 - done - digit * (passes - pass);
-    memset(at, 0, sizeof *at << digit);
-    for (int64_t i = 0; i < n; i++) at[(e[i] >> shift) & mask]++;
-    for (uint32_t d = 0; d <= mask; d++) {
-      uint32_t count = at[d];
-      at[d] = sum;
-      sum += count;
+// Writes 32 bits of each key, those after the first `done`, and the smallest number behind them up to a multiple of LANES.
+PLAIT_CLONES static void take_bits(const uint64_t *restrict e, int n, uint64_t index, int done, int32_t *restrict key) {
+  for (int first = 0; first < n; first += LANES) {
+    int left = n - first;
+    _Pragma("omp simd") for (int i = 0; i < LANES; i++) {
+      int32_t k = (int32_t)((uint32_t)((e[first + i] & ~index) << done >> 32) ^ 0x80000000u);
+      key[first + i] = i < left ? k : INT32_MIN;
     }
-    for (int64_t i = 0; i < n; i++) other[at[(e[i] >> shift) & mask]++] = e[i];
-    uint64_t *swap = e;
-    e = other;
-    other = swap;
   }
+}
+
+// Defines a function that writes the place of each of n keys and returns the sum of the places, which is less than that of
+// 0, ..., n-1 if some are equal. It does so for as many keys at a time as fit in the registers, in vectors of a size.
+#define PLACES(name, TARGET, BYTES, VECTORS)                                                    \
+  TARGET static int32_t name(const int32_t *restrict key, int n, int32_t *restrict place) {    \
+    typedef int32_t lanes __attribute__((vector_size(BYTES)));                                  \
+    lanes sum = {0};                                                                            \
+    for (int first = 0; first < n; first += BYTES / 4 * VECTORS) {                              \
+      lanes x[VECTORS], p[VECTORS] = {{0}};                                                     \
+      memcpy(x, key + first, sizeof x);                                                         \
+      for (int i = 0; i < n; i++) {                                                             \
+        lanes k = key[i] - (lanes){0};                                                          \
+        for (int v = 0; v < VECTORS; v++) p[v] -= k < x[v]; /* which is -1 where it holds */    \
+      }                                                                                         \
+      for (int v = 0; v < VECTORS; v++) sum += p[v];                                            \
+      memcpy(place + first, p, sizeof p);                                                       \
+    }                                                                                           \
+    int32_t total = 0;                                                                          \
+    for (int i = 0; i < BYTES / 4; i++) total += sum[i];                                        \
+    return total;                                                                               \
+  }
+
+PLACES(places_16, , 16, 4)
+#ifdef IS_X86
+PLACES(places_32, __attribute__((target("avx2"))), 32, 4)
+PLACES(places_64, __attribute__((target("avx512f"))), 64, 2)
+#endif
+
+// Writes the place of each of at most MOST entries by the 32 bits of their keys after the first `done`. Returns false if some of
+// these are equal.
+static bool places(const uint64_t *restrict e, int n, uint64_t index, int done, int32_t *restrict place) {
+  int32_t key[MOST], sum = n * (n - 1) / 2;
+  take_bits(e, n, index, done, key);
+#ifdef IS_X86
+  if (__builtin_cpu_supports("avx512f")) return places_64(key, n, place) == sum;
+  if (__builtin_cpu_supports("avx2")) return places_32(key, n, place) == sum;
+#endif
+  return places_16(key, n, place) == sum;
+}
+
+static void insert(const permutation_task *t, uint64_t *e, int64_t n, int64_t *out) {
   for (int64_t i = 1; i < n; i++) {
     uint64_t v = e[i];
     int64_t j = i;
     for (; j > 0 && is_after(t, e[j - 1], v); j--) e[j] = e[j - 1];
     e[j] = v;
   }
-  return e;
+  for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(e[i] & t->index);
 }
 
-static void sort_bucket(void *arg, int64_t bucket) {
+// Writes the indices of n entries, whose keys have the same first `done` bits, in the order of these keys. other has room for
+// them.
+static void order(const permutation_task *t, uint64_t *e, uint64_t *other, int64_t n, int done, int64_t *out) {
+  if (n <= MOST) {
+    int32_t place[MOST];
+    if (!places(e, (int)n, t->index, done, place)) {
+      insert(t, e, n, out);
+      return;
+    }
+    for (int64_t i = 0; i < n; i++) out[place[i]] = (int64_t)(e[i] & t->index);
+    return;
+  }
+  int bits = width((uint64_t)n) - 5 < NEXT_BITS ? width((uint64_t)n) - 5 : NEXT_BITS;
+  if (done + bits > 64 - width(t->index)) { // no keys that were drawn have so many bits in common
+    insert(t, e, n, out);
+    return;
+  }
+  uint32_t start[(1 << NEXT_BITS) + 1], mask = (1u << bits) - 1;
+  int shift = 64 - done - bits;
+  memset(start, 0, ((size_t)mask + 2) * sizeof *start);
+  for (int64_t i = 0; i < n; i++) start[((e[i] >> shift) & mask) + 1]++;
+  for (uint32_t b = 0; b < mask; b++) start[b + 1] += start[b];
+  for (int64_t i = 0; i < n; i++) other[start[(e[i] >> shift) & mask]++] = e[i]; // after which start[b] is the end of b
+  int64_t first = 0;
+  for (uint32_t b = 0; b <= mask; b++) {
+    order(t, other + first, e + first, start[b] - first, done + bits, out + first);
+    first = start[b];
+  }
+}
+
+static void order_group(void *arg, int64_t group) {
   permutation_task *t = arg;
-  int64_t first = t->start[bucket], n = t->start[bucket + 1] - first;
-  uint64_t *e = sort(t, t->to + first, t->from + first, n, BUCKET_BITS);
-  for (int64_t i = 0; i < n; i++) t->out[first + i] = (int64_t)(e[i] & t->index);
+  int64_t buckets = (INT64_C(1) << t->bits) / GROUPS;
+  for (int64_t b = group * buckets; b < (group + 1) * buckets; b++) {
+    int64_t first = b == 0 ? 0 : t->start[b - 1], n = t->start[b] - first;
+    order(t, t->to + first, t->from + first, n, t->bits, t->out + first);
+  }
 }
 
 void plaitk_random_permutation(plait_pool *pool, uint64_t seed, uint64_t offset, int64_t *out, int64_t n, void *scratch) {
   permutation_task *t = scratch;
-  *t = (permutation_task){.seed = seed, .offset = offset, .out = out, .n = n, .index = (UINT64_C(1) << width((uint64_t)n)) - 1};
+  t->seed = seed, t->offset = offset, t->out = out, t->n = n, t->index = (UINT64_C(1) << width((uint64_t)n)) - 1;
   t->from = (uint64_t *)(t + 1);
-  t->to = t->from + n;
-  plait_parallel(pool, (n + KEYS - 1) / KEYS, make_entries, t);
-  if (n < SMALL) {
-    uint64_t *e = sort(t, t->from, t->to, n, 0);
-    for (int64_t i = 0; i < n; i++) out[i] = (int64_t)(e[i] & t->index);
+  t->to = t->from + room(n);
+  plait_parallel(pool, (n + BLOCKS * KEYS - 1) / (BLOCKS * KEYS), make_entries, t);
+  t->bits = n >= MANY ? FIRST_BITS_OF_MANY : width((uint64_t)n) - 5;
+  int64_t buckets = INT64_C(1) << (t->bits < 0 ? 0 : t->bits);
+  if (buckets < GROUPS) {
+    order(t, t->from, t->to, n, 0, out);
     return;
   }
-  const int shift = 64 - BUCKET_BITS;
-  for (int64_t i = 0; i < n; i++) t->start[(t->from[i] >> shift) + 1]++;
-  for (int b = 0; b < BUCKETS; b++) t->start[b + 1] += t->start[b];
-  int64_t at[BUCKETS];
-  memcpy(at, t->start, sizeof at);
-  for (int64_t i = 0; i < n; i++) t->to[at[t->from[i] >> shift]++] = t->from[i];
-  plait_parallel(pool, BUCKETS, sort_bucket, t);
+  const int shift = 64 - t->bits;
+  int64_t *start = t->start;
+  memset(start, 0, (size_t)(buckets + 1) * sizeof *start);
+  for (int64_t i = 0; i < n; i++) start[(t->from[i] >> shift) + 1]++;
+  for (int64_t b = 0; b < buckets; b++) start[b + 1] += start[b];
+  for (int64_t i = 0; i < n; i++) t->to[start[t->from[i] >> shift]++] = t->from[i];
+  plait_parallel(pool, GROUPS, order_group, t);
 }
