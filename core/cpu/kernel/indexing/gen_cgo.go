@@ -3,7 +3,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2c4c65f3
+#cgo CFLAGS: -DPLAIT_HEADERS=0x88f1c7d9
 #cgo noescape plaitk_indexing_bag_max
 #cgo nocallback plaitk_indexing_bag_max
 #cgo noescape plaitk_indexing_count

@@ -79,7 +79,7 @@ int64_t plaitk_indexing_masked_scatter(plait_pool *pool, const plait_view *self,
 
 // plaitk_indexing_nonzero writes the coordinates of the nonzero elements of a contiguous tensor to out, `ndim` int64s
 // each. offsets has an int64 for every NONZERO_CHUNK elements.
-enum { NONZERO_CHUNK = 1 << 15 };
+enum { NONZERO_CHUNK = 1 << 13 };
 void plaitk_indexing_nonzero(plait_pool *pool, const void *in, int32_t dtype, int64_t n, int32_t ndim, const int64_t *shape,
                              int64_t *offsets, int64_t *out);
 
@@ -158,7 +158,7 @@ static inline __attribute__((unused)) void plaitk_run(plait_pool *pool, int64_t 
   if (chunks == 1) {
     fn(arg, 0);
   } else if (chunks > 1) {
-    plait_parallel(pool, chunks, fn, arg);
+    plait_parallel_parts(pool, chunks, fn, arg);
   }
 }
 

@@ -30,10 +30,22 @@ static void select_row(const select_job *job, const plait_cursor *c, int64_t i, 
   }
 }
 
+// Whether units are rows that are copied whole, each from where one tuple says.
+static bool copies_rows(const plait_walk *w) {
+  return w->ndim == 2 && plait_walk_step(w, 0) == 1 && plait_walk_step(w, 1) == 1 && plait_walk_step(w, 2) == 0 && w->stride[0][1] == 0;
+}
+
 static void select_chunk(void *arg, int64_t chunk) {
   const select_job *job = arg;
   const plait_walk *w = &job->walk;
   int64_t first = chunk * job->units_per_chunk, last = plait_min64(job->units, first + job->units_per_chunk);
+  if (job->segments == 1 && copies_rows(w)) {
+    int64_t row = w->stride[0][0] * job->size, tuple = w->stride[0][2], bytes = plait_walk_inner(w) * job->size;
+    for (int64_t u = first; u < last; u++) {
+      memcpy(job->out + u * row, job->in + job->offsets[u * tuple] * job->size, (size_t)bytes);
+    }
+    return;
+  }
   int64_t segment = first % job->segments, n = plait_walk_inner(w);
   plait_cursor c;
   plait_walk_seek(w, &c, first / job->segments);
