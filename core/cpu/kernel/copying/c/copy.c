@@ -30,7 +30,7 @@ void plaitk_copying_run_all(plait_pool *pool, const plaitk_copy_plan *plans, int
   if (job.chunks == 1) {
     copy_chunk(&job, 0);
   } else {
-    plait_parallel(pool, job.chunks, copy_chunk, &job);
+    plait_parallel_parts(pool, job.chunks, copy_chunk, &job);
   }
 }
 

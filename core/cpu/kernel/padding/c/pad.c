@@ -3,6 +3,7 @@
 
 #define SAME(x) (x)
 #define CHUNK 32768
+#define EDGE 16 // columns beside the copied ones, on each side, whose sources are found once for all rows
 
 // Returns the input position of output position o in dimension d, or -1 for the constant.
 PLAIT_INLINE int64_t source_index(const plaitk_padding *p, int64_t mode, int d, int64_t o) {
@@ -64,6 +65,10 @@ typedef struct {
     int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                 \
     int64_t plane = first / out_rows, r = first % out_rows;                                                      \
     copied_columns(p, &lo, &hi);                                                                                 \
+    int64_t left[EDGE], right[EDGE];                                                                             \
+    bool few = lo <= EDGE && out - hi <= EDGE;                                                                   \
+    for (int64_t o = 0; few && o < lo; o++) left[o] = source_index(p, mode, d, o);                               \
+    for (int64_t o = hi; few && o < out; o++) right[o - hi] = source_index(p, mode, d, o);                       \
     y += first * out;                                                                                            \
     for (int64_t n = first; n < last; n++, y += out) {                                                           \
       int64_t row = source_row(p, r), at = plane * in_rows + row;                                                \
@@ -74,12 +79,12 @@ typedef struct {
       }                                                                                                          \
       const S *from = x + at * p->in[d];                                                                         \
       for (int64_t o = 0; o < lo; o++) {                                                                         \
-        int64_t i = source_index(p, mode, d, o);                                                                 \
+        int64_t i = few ? left[o] : source_index(p, mode, d, o);                                                 \
         y[o] = i < 0 ? value : from[i];                                                                          \
       }                                                                                                          \
       if (hi > lo) memcpy(y + lo, from + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                      \
       for (int64_t o = hi; o < out; o++) {                                                                       \
-        int64_t i = source_index(p, mode, d, o);                                                                 \
+        int64_t i = few ? right[o - hi] : source_index(p, mode, d, o);                                           \
         y[o] = i < 0 ? value : from[i];                                                                          \
       }                                                                                                          \
     }                                                                                                            \
@@ -150,7 +155,7 @@ static void chunk(void *arg, int64_t c) {
 static void start(job *j, plait_pool *pool, int64_t units, int64_t cost) {
   j->units = units;
   j->chunk = 1 + CHUNK / (cost + 1);
-  plait_parallel(pool, (units + j->chunk - 1) / j->chunk, chunk, j);
+  plait_parallel_parts(pool, (units + j->chunk - 1) / j->chunk, chunk, j);
 }
 
 int64_t plaitk_padding_scratch(const plait_pool *pool, const plaitk_padding *p, int64_t dtype) {
