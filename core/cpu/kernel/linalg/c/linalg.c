@@ -14,6 +14,9 @@
 // Up to these numbers of rows or columns the plain loops take less time than LAPACK's calls.
 enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8, SMALL_INVERSE = 32, SMALL_VALUES = 4 };
 
+// Stacks of at least FEWEST_ABREAST matrices, of up to MOST_ABREAST rows, are computed ABREAST at a time.
+enum { ABREAST = 16, MOST_ABREAST = 16, FEWEST_ABREAST = 4 };
+
 // Scratch memory for one matrix.
 typedef struct {
   void *a, *b, *c;  // A; matrices as large as U and as V'
@@ -49,6 +52,7 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 #define ABS fabsf
 #define SQRT sqrtf
 #include "matrix.h"
+#include "abreast.h"
 #undef SUFFIX
 #undef T
 #undef T_DOUBLE
@@ -61,6 +65,7 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 #define ABS fabs
 #define SQRT sqrt
 #include "matrix.h"
+#include "abreast.h"
 #undef SUFFIX
 #undef T
 #undef T_DOUBLE
@@ -94,13 +99,31 @@ static buffers carve(const job *j, char **at) {
   return w;
 }
 
+static bool is_abreast(const struct plaitk_linalg *l) {
+  return l->op == LINALG_CHOLESKY && !l->is_complex && l->n <= MOST_ABREAST && l->batch >= FEWEST_ABREAST;
+}
+
+// Runs the operation for some matrices of a stack, and returns a bit for each that is left to do.
+static uint32_t run_abreast(const struct plaitk_linalg *l, int64_t at, int64_t count) {
+  int64_t size = l->n * l->n;
+  if (l->infos) memset(l->infos + at, 0, (size_t)count * sizeof *l->infos);
+  if (l->dtype == PLAIT_F64) return cholesky_abreast_f64(l->n, count, (const double *)l->a + at * size, (double *)l->out[0] + at * size);
+  return cholesky_abreast_f32(l->n, count, (const float *)l->a + at * size, (float *)l->out[0] + at * size);
+}
+
 static void run_chunk(void *arg, int64_t chunk) {
   job *j = arg;
   const struct plaitk_linalg *l = j->of;
   int64_t slot = plait_slot_acquire(&j->slots);
   char *memory = j->slots.bytes + slot * j->slots.size;
   buffers w = carve(j, &memory);
-  for (int64_t at = chunk * j->per_chunk; at < min64((chunk + 1) * j->per_chunk, l->batch); at++) {
+  int64_t last = min64((chunk + 1) * j->per_chunk, l->batch);
+  uint32_t left = 0;
+  for (int64_t at = chunk * j->per_chunk, i = 0; at < last; at++, i++) {
+    if (is_abreast(l)) {
+      if (i % ABREAST == 0) left = run_abreast(l, at, min64(ABREAST, last - at));
+      if (!(left >> i % ABREAST & 1)) continue;
+    }
     bool wide = l->dtype == PLAIT_F64;
     result r = l->is_complex ? (wide ? run_c128(j, at, &w) : run_c64(j, at, &w)) : wide ? run_f64(j, at, &w) : run_f32(j, at, &w);
     if (r.status == LINALG_OK) continue;
@@ -127,6 +150,7 @@ static int64_t plan(job *j, const plait_pool *pool, char *scratch) {
   char *size = NULL, *at = scratch;
   carve(j, &size);
   j->per_chunk = max64(1, CHUNK_OPS / max64(1, l->m * l->n * (l->n + l->k)));
+  if (is_abreast(l)) j->per_chunk = (j->per_chunk + ABREAST - 1) / ABREAST * ABREAST;
   j->chunks = (l->batch + j->per_chunk - 1) / j->per_chunk;
   plait_slots_plan(&j->slots, &at, min64(plait_pool_threads(pool), j->chunks), (intptr_t)size, scratch != NULL);
   return (intptr_t)at - (intptr_t)scratch;
@@ -141,7 +165,7 @@ int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64
   job j = {.of = l};
   atomic_init(&j.failed, INT64_MAX);
   plan(&j, pool, l->scratch);
-  plait_parallel(pool, j.chunks, run_chunk, &j);
+  plait_parallel_parts(pool, j.chunks, run_chunk, &j);
   int64_t failed = atomic_load(&j.failed);
   if (failed == INT64_MAX) return LINALG_OK;
   at[0] = (failed >> 32) / LINALG_STATUSES;
