@@ -9,13 +9,17 @@
 #include "../../../include/plait_slots.h"
 #include "../../copying/c/copying.h"
 
+// Roots set no errno here, so that loops of them can be vectors.
+float sqrtf(float) __attribute__((const));
+double sqrt(double) __attribute__((const));
+
 #define CHUNK_OPS 30000  // multiplications in a chunk
 
 // Up to these numbers of rows or columns the plain loops take less time than LAPACK's calls.
 enum { SMALL_LU = 8, SMALL_TRIANGLE = 8, SMALL_CHOLESKY = 8, SMALL_QR = 8, SMALL_INVERSE = 32, SMALL_VALUES = 4 };
 
-// Stacks of at least FEWEST_ABREAST matrices, of up to MOST_ABREAST rows, are computed ABREAST at a time.
-enum { ABREAST = 16, MOST_ABREAST = 16, FEWEST_ABREAST = 4 };
+// Matrices of up to MOST_ABREAST rows are computed ABREAST at a time, as many as there are: a matrix has the same result in every stack.
+enum { ABREAST = 16, MOST_ABREAST = 8, SWEEPS = 40 };
 
 // Scratch memory for one matrix.
 typedef struct {
@@ -52,7 +56,6 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 #define ABS fabsf
 #define SQRT sqrtf
 #include "matrix.h"
-#include "abreast.h"
 #undef SUFFIX
 #undef T
 #undef T_DOUBLE
@@ -65,7 +68,6 @@ static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 #define ABS fabs
 #define SQRT sqrt
 #include "matrix.h"
-#include "abreast.h"
 #undef SUFFIX
 #undef T
 #undef T_DOUBLE
@@ -100,15 +102,24 @@ static buffers carve(const job *j, char **at) {
 }
 
 static bool is_abreast(const struct plaitk_linalg *l) {
-  return l->op == LINALG_CHOLESKY && !l->is_complex && l->n <= MOST_ABREAST && l->batch >= FEWEST_ABREAST;
+  return (l->op == LINALG_CHOLESKY || l->op == LINALG_EIGH) && !l->is_complex && l->n <= MOST_ABREAST;
 }
+
+#define RUN_ABREAST(SUFFIX, T)                                                                                \
+  static uint32_t abreast_##SUFFIX(const struct plaitk_linalg *l, int64_t at, int64_t count) {               \
+    int64_t n = l->n;                                                                                         \
+    const T *a = (const T *)l->a + at * n * n;                                                                \
+    if (l->op == LINALG_CHOLESKY) return cholesky_abreast_##SUFFIX(n, count, a, (T *)l->out[0] + at * n * n); \
+    T *vectors = l->out[1] ? (T *)l->out[1] + at * n * n : NULL;                                              \
+    return eigh_abreast_##SUFFIX(n, count, a, (T *)l->out[0] + at * n, vectors);                              \
+  }
+RUN_ABREAST(f32, float)
+RUN_ABREAST(f64, double)
 
 // Runs the operation for some matrices of a stack, and returns a bit for each that is left to do.
 static uint32_t run_abreast(const struct plaitk_linalg *l, int64_t at, int64_t count) {
-  int64_t size = l->n * l->n;
   if (l->infos) memset(l->infos + at, 0, (size_t)count * sizeof *l->infos);
-  if (l->dtype == PLAIT_F64) return cholesky_abreast_f64(l->n, count, (const double *)l->a + at * size, (double *)l->out[0] + at * size);
-  return cholesky_abreast_f32(l->n, count, (const float *)l->a + at * size, (float *)l->out[0] + at * size);
+  return l->dtype == PLAIT_F64 ? abreast_f64(l, at, count) : abreast_f32(l, at, count);
 }
 
 static void run_chunk(void *arg, int64_t chunk) {

@@ -20,6 +20,8 @@ PLAIT_CLONES static bool FN(finite)(int64_t n, const T *x) {
   return sum == 0;
 }
 
+#include "abreast.h"
+
 // LU of a matrix of n columns.
 static int64_t FN(lu)(const job *l, int64_t m, int64_t n, T *a, int32_t *pivots) {
   if (!l->lapack || m <= SMALL_LU || n <= SMALL_LU) return FN(plain_lu)(m, n, a, pivots);
@@ -342,3 +344,4 @@ static result FN(run)(const job *l, int64_t at, const buffers *w) {
   }
 }
 #undef ROUTINE
+#undef EPSILON

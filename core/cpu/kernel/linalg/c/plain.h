@@ -321,4 +321,3 @@ PLAIT_CLONES static bool FN(plain_eigh)(int64_t n, T *a, T *values, T *vectors) 
   }
   return true;
 }
-#undef EPSILON
