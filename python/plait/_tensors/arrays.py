@@ -9,7 +9,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import DeviceLike, cpu_number, device, device_of, open_device
+from plait._device import DeviceLike, cpu_number, device_of, open_device
 from plait._engine.runtime import MAX_DIMS, address, call, check, is_tensor, own, wait_value
 from plait._engine.warnings import warn
 from plait._tensors.dlpack import from_dlpack
