@@ -188,5 +188,9 @@ def test_functions_in_functions_have_offers_of_their_own():
     assert plait.equal(out, -X)
     assert plait.equal(inner, -X)
     assert _core.call_into(out, "neg", _ops.exp, (X,)) is not out
+
+    strided = plait.zeros(3, 2).t()  # is not offered
+    assert _core.call_into(out, "neg", lambda x: _core.call_into(strided, "neg", _ops.neg, (x,)), (X,)) is out
+    assert not strided.any()
     with pytest.raises(TypeError, match="call_into"):
         _core.call_into(out, "neg", _ops.neg)

@@ -60,12 +60,16 @@ static PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t n
   }
   PyObject *outer = offered.out;
   int outer_taken = offered.taken;
-  offered.out = args[0];
-  offered.taken = 0;
+  if (offer > 0) {
+    offered.out = args[0];
+    offered.taken = 0;
+  }
   PyObject *result = PyObject_Call(args[2], args[3], named ? kwargs : NULL);
-  if (offer > 0 && !offered.taken) bind_OutEnd(offer);
-  offered.out = outer;
-  offered.taken = outer_taken;
+  if (offer > 0) {
+    if (!offered.taken) bind_OutEnd(offer);
+    offered.out = outer;
+    offered.taken = outer_taken;
+  }
   Py_XDECREF(named);
   return result;
 }
