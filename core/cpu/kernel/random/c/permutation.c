@@ -1,10 +1,9 @@
 // Random permutations, by sorting random keys.
 #include "random.h"
-#include "../../../include/plait_philox.h"
+#include "../../../include/plait_philox_words.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define IS_X86
-#include <immintrin.h>
 #endif
 
 // Entries are distributed into buckets by the top bits of their keys, in two steps where they are many, so that a bucket has
@@ -40,55 +39,18 @@ int64_t plaitk_random_permutation_scratch(int64_t n) {
 #define KEYS (2 * COUNTERS)
 #define BLOCKS 32 // for a thread
 
-// Writes the entries of a block, the first with the index `at`.
-PLAIT_CLONES static void draw_any(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
-  uint64_t keys[KEYS];
-  _Pragma("omp simd") for (int64_t i = 0; i < COUNTERS; i++) {
-    uint32_t w0, w1, w2, w3;
-    plait_philox(seed, counter + (uint64_t)i, &w0, &w1, &w2, &w3);
-    keys[2 * i] = (uint64_t)w0 << 32 | w1;
-    keys[2 * i + 1] = (uint64_t)w2 << 32 | w3;
-  }
-  _Pragma("omp simd") for (int64_t i = 0; i < KEYS; i++) entries[i] = (keys[i] & ~index) | (at + (uint64_t)i);
-}
-
-#ifdef IS_X86
-// The same with words in the low halves of 64 bits, as its products are: what is above them is never looked at.
-__attribute__((target("avx512f"))) static void draw_avx512(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
-  const __m512i m0 = _mm512_set1_epi64(0xD2511F53), m1 = _mm512_set1_epi64(0xCD9E8D57), low = _mm512_set1_epi64(0xffffffff);
-  const __m512i lane = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), key = _mm512_set1_epi64((int64_t)~index);
-  const __m512i first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11), second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-  for (int64_t i = 0; i < COUNTERS; i += 8) {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    __m512i c0 = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(counter + (uint64_t)i)), lane), c1 = _mm512_srli_epi64(c0, 32);
-    __m512i c2 = _mm512_setzero_si512(), c3 = c2;
-    for (int round = 0; round < 10; round++) {
-      __m512i p = _mm512_mul_epu32(c0, m0), q = _mm512_mul_epu32(c2, m1);
-      c0 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(q, 32), c1, _mm512_set1_epi64(k0), 0x96); // the exclusive or of three
-      c2 = _mm512_ternarylogic_epi64(_mm512_srli_epi64(p, 32), c3, _mm512_set1_epi64(k1), 0x96);
-      c1 = q, c3 = p;
-      k0 += 0x9E3779B9u;
-      k1 += 0xBB67AE85u;
-    }
-    __m512i even = _mm512_or_si512(_mm512_slli_epi64(c0, 32), _mm512_and_si512(c1, low));
-    __m512i odd = _mm512_or_si512(_mm512_slli_epi64(c2, 32), _mm512_and_si512(c3, low));
-    __m512i k[2] = {_mm512_permutex2var_epi64(even, first, odd), _mm512_permutex2var_epi64(even, second, odd)};
-    for (int h = 0; h < 2; h++) {
-      __m512i place = _mm512_add_epi64(_mm512_set1_epi64((int64_t)(at + (uint64_t)(2 * i + 8 * h))), lane);
-      _mm512_storeu_si512(entries + 2 * i + 8 * h, _mm512_or_si512(_mm512_and_si512(k[h], key), place));
-    }
+// Makes the entries of a block of words, the first with the index `at`.
+PLAIT_CLONES static void to_entries(const uint32_t *restrict w, uint64_t index, uint64_t at, uint64_t *restrict entries) {
+  _Pragma("omp simd") for (int64_t i = 0; i < KEYS; i++) {
+    uint64_t key = (uint64_t)w[2 * i] << 32 | w[2 * i + 1];
+    entries[i] = (key & ~index) | (at + (uint64_t)i);
   }
 }
-#endif
 
-static void draw(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *restrict entries) {
-#ifdef IS_X86
-  if (__builtin_cpu_supports("avx512f")) {
-    draw_avx512(seed, counter, index, at, entries);
-    return;
-  }
-#endif
-  draw_any(seed, counter, index, at, entries);
+static void draw(uint64_t seed, uint64_t counter, uint64_t index, uint64_t at, uint64_t *entries) {
+  uint32_t w[4 * COUNTERS];
+  plait_philox_words(w, COUNTERS, seed, counter);
+  to_entries(w, index, at, entries);
 }
 
 static void make_entries(void *arg, int64_t chunk) {
