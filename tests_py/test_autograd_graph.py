@@ -422,3 +422,18 @@ def test_callbacks_at_the_end_of_a_pass():
     assert log == [[2.0]]
     with pytest.raises(RuntimeError, match="during backward"):
         graph.queue_callback(lambda: None)
+
+
+def test_a_leaf_that_was_frozen_after_its_use_gets_no_gradient():
+    x, w, log = leaf(2.0), leaf(3.0), []
+    w.register_hook(lambda g: log.append(g.tolist()))
+    w.register_post_accumulate_grad_hook(lambda t: log.append(t.grad))
+    y = (x * w).sum()
+    w.requires_grad_(False)
+    y.backward(retain_graph=True)
+    assert (x.grad.tolist(), w.grad, log) == ([3.0], None, [[2.0], None])
+    w.requires_grad_(True)
+    y.backward(retain_graph=True)
+    w.requires_grad_(False)
+    y.backward()
+    assert (x.grad.tolist(), w.grad.tolist()) == ([9.0], [2.0])

@@ -5,11 +5,15 @@ import (
 	"github.com/plait-ml/plait/core/op"
 )
 
-// accumulate adds the gradient to the leaf's gradient.
+// accumulate adds the gradient to the leaf's gradient, unless the leaf has stopped requiring one since it was used; its hooks run all the same.
 func (r *Run) accumulate(p *nodeRun) (*Request, error) {
 	leaf, g := p.node.Leaf(), p.grads[0]
 	if g == nil {
 		p.stages = p.stages[:1] // nothing to add, so no hooks run
+		return nil, nil
+	}
+	if !leaf.Wanted() {
+		p.setInputGrads(nil)
 		return nil, nil
 	}
 	err := leaf.Accumulating(func() error {

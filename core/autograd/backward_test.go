@@ -36,6 +36,15 @@ func TestBackwardAddsToTheLeaves(t *testing.T) {
 	require.Equal(t, core.Gradient.String(), "gradient")
 }
 
+func TestALeafThatNoLongerRequiresAGradientGetsNone(t *testing.T) {
+	x, y := leaf(2), leaf(3)
+	z := op.Mul(x, y)
+	x.SetRequiresGrad(false)
+	require.NoError(t, autograd.Backward(z))
+	require.Nil(t, x.Grad())
+	require.Equal(t, []float64{2}, values(t, y.Grad()))
+}
+
 func TestBackwardOfSeveralOutputs(t *testing.T) {
 	x := leaf(1, 2)
 	a, b := op.Mul(x, x), op.Add(x, x)
