@@ -84,6 +84,9 @@ def test_dtypes_that_are_not_there():
     assert (plait.iinfo(plait.int8).max, plait.iinfo(plait.uint16).max) == (127, 65535)
     limits = plait.finfo(plait.float8_e4m3fn)
     assert (limits.max, limits.min, limits.eps, limits.tiny, limits.bits) == (448.0, -448.0, 0.125, 0.015625, 8)
+    assert [plait.finfo(d).resolution for d in (plait.float16, plait.float32, plait.float64)] == [1e-3, 1e-6, 1e-15]
+    numbers = "min=-65504, max=65504, eps=0.000976562, smallest_normal=6.10352e-05, tiny=6.10352e-05"
+    assert str(plait.finfo(plait.float16)) == f"finfo(resolution=0.001, {numbers}, dtype=float16)"
     with pytest.raises(TypeError, match="want an integer dtype"):
         plait.iinfo(plait.complex64)
     with pytest.raises(TypeError, match="want a floating-point dtype"):

@@ -80,6 +80,27 @@ def test_versions_are_compared_by_their_numbers():
     assert v.split(".")[:2] == ["2", "15"] and hash(v) == hash("2.15.0") and isinstance(v, str) and v != "git"
 
 
+def test_texts_have_pytorchs_name():
+    print_them = "print(x.dtype, x.shape, x.layout, x.type(), plait.channels_last, x)"
+    for name, code in (
+        ("plait", f"import plait; x = plait.ones(2).half(); {print_them}"),
+        ("torch", f"import plait.torch as p; p.install(); import torch, plait; x = torch.ones(2).half(); {print_them}"),
+        ("plait", f"import plait.torch as p; p.install(); p.uninstall(); x = plait.ones(2).half(); {print_them}"),
+    ):
+        wanted = f"{name}.float16 {name}.Size([2]) {name}.strided {name}.HalfTensor {name}.channels_last "
+        assert run("-c", f"import plait; {code}") == f"{wanted}tensor([1., 1.], dtype={name}.float16)\n"
+
+
+def test_scripting_does_not_warn():
+    behind("""
+import pickle, warnings
+warnings.simplefilter("error")
+import torch
+assert torch.jit.script(len) is len
+assert pickle.loads(pickle.dumps(torch.float32)) is torch.float32
+""")
+
+
 def test_absent_names_are_said():
     out = behind("""
 import torch, importlib

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from plait import _core
+from plait._engine import spelling
 from plait._engine.runtime import check
 from plait._errors import MissingFeatureError
 
@@ -23,7 +24,7 @@ class dtype:  # noqa: N801
         self._number, self.name, self.itemsize = number, name, _core.bind_DtypeSize(number)
 
     def __repr__(self) -> str:
-        return f"plait.{self.name}"
+        return f"{spelling.package}.{self.name}"
 
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
@@ -185,12 +186,12 @@ class finfo:  # noqa: N801
         else:
             info = np.finfo(TO_NUMPY[d])
             self.eps, self.max, self.tiny = float(info.eps), float(info.max), float(info.tiny)
-            self.resolution = float(info.resolution)
+            self.resolution = 10.0**-info.precision
         self.min, self.smallest_normal = -self.max, self.tiny
 
     def __repr__(self) -> str:
-        limits = f"min={self.min:g}, max={self.max:g}, eps={self.eps:g}"
-        return f"finfo(resolution={self.resolution:g}, {limits}, dtype={self.dtype})"
+        names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        return f"finfo({', '.join(f'{n}={getattr(self, n):g}' for n in names)}, dtype={self.dtype})"
 
 
 class iinfo:  # noqa: N801

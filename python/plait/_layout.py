@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plait._engine import spelling
+
 
 class Size(tuple[int, ...]):
     """The sizes of a tensor's dimensions."""
@@ -18,7 +20,7 @@ class Size(tuple[int, ...]):
         return n
 
     def __repr__(self) -> str:
-        return f"plait.Size([{', '.join(map(str, self))}])"
+        return f"{spelling.package}.Size([{', '.join(map(str, self))}])"
 
     def __getitem__(self, item: Any) -> Any:
         out = super().__getitem__(item)
@@ -37,7 +39,7 @@ class Layout:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"plait.{self._name}"
+        return f"{spelling.package}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name
@@ -55,7 +57,7 @@ class MemoryFormat:
         self._name = name
 
     def __repr__(self) -> str:
-        return f"plait.{self._name}"
+        return f"{spelling.package}.{self._name}"
 
     def __reduce__(self) -> str:
         return self._name

@@ -8,6 +8,7 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import DeviceLike, current_gpu, open_device
 from plait._device import device as Device
+from plait._engine import spelling
 from plait._engine.overriding import overridden_operator, overrides
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._engine.warnings import warn
@@ -69,8 +70,8 @@ OLD_NAMES = {
 def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """Returns the name of the tensor's type, such as "plait.FloatTensor"; or the tensor converted to such a type."""
     if dtype is None:
-        module = "plait.cuda." if self.device._kind == "gpu" else "plait."
-        return module + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
+        module = f"{spelling.package}.cuda" if self.device._kind == "gpu" else spelling.package
+        return f"{module}." + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
     if isinstance(dtype, str):
         module, _, name = dtype.rpartition(".")
         if name not in OLD_NAMES:

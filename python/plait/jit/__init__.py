@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from plait._engine import spelling
 from plait._engine.missing_names import absent as _absent
 from plait._engine.warnings import warn
 from plait._errors import MissingFeatureError
@@ -18,8 +19,9 @@ __all__ = [
 
 
 def script(obj: T, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> T:
-    """Returns a function or a module as it is, with a warning."""
-    warn("plait.jit.script returns its argument: there is no compiler")
+    """Returns a function or a module as it is, with a warning unless the program was written for PyTorch."""
+    if spelling.package == "plait":
+        warn("plait.jit.script returns its argument: there is no compiler")
     return obj
 
 

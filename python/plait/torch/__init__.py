@@ -10,6 +10,7 @@ import os
 import sys
 from pathlib import Path
 
+from plait._engine import spelling
 from plait.torch._finder import Finder
 
 __all__ = ["install", "installed", "uninstall"]
@@ -37,6 +38,7 @@ def install() -> None:
     _finder = Finder()
     sys.meta_path.insert(0, _finder)
     sys.modules["torch"] = _finder.top
+    spelling.package = "torch"
     if _PATH not in sys.path:  # a child has it there
         sys.path.insert(1, _PATH)  # after the script's folder
     paths = os.environ.get("PYTHONPATH", "")
@@ -57,6 +59,7 @@ def uninstall() -> None:
     sys.meta_path.remove(_finder)
     _finder.undo()
     _finder = None
+    spelling.package = "plait"
     if _PATH in sys.path:
         sys.path.remove(_PATH)
     paths = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p != _PATH]
