@@ -58,7 +58,7 @@ var goroutines = map[string]string{
 	"gpu/driver_thread.go serve":                           "recovers",
 	"parallel/collective/relay.go add":                     "runs no code of the caller's",
 	"parallel/collective/relay.go run":                     "runs no code of the caller's",
-	"parallel/collective/round.go round":                   "ends a collective's wait, with no code of the caller's",
+	"parallel/collective/round.go limit":                   "ends a collective's wait, with no code of the caller's",
 	"parallel/collective/join.go receive":                  "writes a file, with no code of the caller's",
 	"parallel/collective/fault.go record":                  "writes a file, with no code of the caller's",
 	"parallel/collective/fault.go awaitRecords":            "writes a file, with no code of the caller's",

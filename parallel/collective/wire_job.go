@@ -23,10 +23,10 @@ type wireJob struct {
 	name       string
 	calls      []*rankCall
 	plan       []step
-	small      bool       // see [smallLimit]
-	linked     bool       // devices use each other's memory: see [linked]
-	signaled   bool       // and wait for each other: see [exchange]
-	before     []*wireJob // jobs that must end first, so that not too many run at a time
+	small      bool         // see [smallLimit]
+	linked     bool         // devices use each other's memory: see [linked]
+	signaled   bool         // and wait for each other: see [exchange]
+	before     []*wireJob   // jobs that must end first, so that not too many run at a time
 	waits      []core.Event // that this process's calls wait for; see [wireJob.unmet]
 	units      []*wireUnit
 	received   int         // messages to this process
