@@ -40,6 +40,27 @@ func TestStacksOfSmallMatrices(t *testing.T) {
 	})
 }
 
+// Squares of these elements are no numbers, or 0.
+func TestEigenvaluesOfExtremeMatrices(t *testing.T) {
+	eachLinearAlgebra(t, func(t *testing.T) {
+		a := vector64(1, 0.25, 0.125, 0.25, -1, 0.5, 0.125, 0.5, 0.75)
+		want := values(t, op.EigValsH(op.Reshape(a, 3, 3), ""))
+		for _, c := range []struct {
+			dtype core.DType
+			scale int
+			error float64
+		}{{core.Float64, 1023, 1e-14}, {core.Float64, 1000, 1e-14}, {core.Float64, -1020, 1e-14}, {core.Float64, -1060, 1e-3},
+			{core.Float32, 127, 1e-6}, {core.Float32, 100, 1e-6}, {core.Float32, -120, 1e-6}, {core.Float32, -140, 1e-2}} {
+			x := op.To(op.Mul(a, core.Num(math.Ldexp(1, c.scale))), c.dtype)
+			w, v := op.Eigh(op.Reshape(x, 3, 3), "L")
+			for i, got := range values(t, op.To(w, core.Float64)) {
+				require.InDelta(t, want[i], math.Ldexp(got, -c.scale), c.error, "%v times 2^%d", c.dtype, c.scale)
+			}
+			requireSmall(t, op.Sub(op.MatMul(flipped(v), v), op.To(identity(3), c.dtype)), 40, "v'v, %v times 2^%d", c.dtype, c.scale)
+		}
+	})
+}
+
 func TestMatricesOfAStackFailAlone(t *testing.T) {
 	eachLinearAlgebra(t, func(t *testing.T) {
 		const batch, n = 40, 5

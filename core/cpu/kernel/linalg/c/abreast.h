@@ -72,20 +72,31 @@ PLAIT_INLINE bool FN(rotations)(const T *least, T *restrict pp, T *restrict qq, 
   return some;
 }
 
+// The power of two that brings a matrix whose largest element is this to sizes whose squares and quotients are exact enough.
+PLAIT_INLINE T FN(scale)(T largest) {
+#if T_DOUBLE
+  return largest > 0x1p1000 ? 0x1p-100 : largest < 0x1p-900 ? 0x1p200 : 1;
+#else
+  return largest > 0x1p100f ? 0x1p-30f : largest < 0x1p-80f ? 0x1p60f : 1;
+#endif
+}
+
 // Jacobi's rotations of at most ABREAST symmetric matrices: the eigenvalues, in ascending order, and the eigenvectors as columns, if vectors
 // is not NULL. Returns a bit for each matrix whose result is to be ignored: it is not finite, or the rotations do not end.
 PLAIT_CLONES static uint32_t FN(eigh_abreast)(int64_t n, int64_t count, const T *restrict a, T *restrict values, T *restrict vectors) {
   T x[MOST_ABREAST][MOST_ABREAST][ABREAST];  // the upper triangles
   T v[MOST_ABREAST][MOST_ABREAST][ABREAST];  // eigenvectors as rows
-  T least[ABREAST], sine[ABREAST], half[ABREAST];
+  T scale[ABREAST], least[ABREAST], sine[ABREAST], half[ABREAST];
   uint32_t failed = 0;
   for (int64_t m = 0; m < ABREAST; m++) {
     const T *from = a + (m < count ? m : 0) * n * n;
+    T largest = FN(largest)(n * n, from);
+    scale[m] = FN(scale)(largest);
     for (int64_t i = 0; i < n; i++) {
-      for (int64_t j = i; j < n; j++) x[i][j][m] = from[i * n + j];
+      for (int64_t j = i; j < n; j++) x[i][j][m] = scale[m] * from[i * n + j];
       for (int64_t j = 0; j < n; j++) v[i][j][m] = i == j;
     }
-    least[m] = FN(largest)(n * n, from) * (EPSILON / 4);
+    least[m] = scale[m] * largest * (EPSILON / 4);
     failed |= (uint32_t)!FN(finite)(n * n, from) << m;
   }
   bool turned = true;
@@ -110,7 +121,7 @@ PLAIT_CLONES static uint32_t FN(eigh_abreast)(int64_t n, int64_t count, const T 
       order[at] = i;
     }
     for (int64_t i = 0; i < n; i++) {
-      values[m * n + i] = x[order[i]][order[i]][m];
+      values[m * n + i] = x[order[i]][order[i]][m] / scale[m];
       for (int64_t j = 0; vectors && j < n; j++) vectors[(m * n + j) * n + i] = v[order[i]][j][m];
     }
     bool ends = true;
