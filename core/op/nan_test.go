@@ -32,3 +32,19 @@ func TestGradientsOfNaN(t *testing.T) {
 		require.True(t, math.IsNaN(g[1]), "%s: %v", name, g)
 	}
 }
+
+// TestGradientsOfNormsWithNaN: the gradient of every element has the norm in it, that of 0 too.
+func TestGradientsOfNormsWithNaN(t *testing.T) {
+	for _, p := range []float64{3, 2, 1.5, 0.5, -1} {
+		x := core.FromSlice([]float64{0, math.NaN(), 1}).SetRequiresGrad(true)
+		require.NoError(t, autograd.Backward(op.VectorNorm(x, p, nil, op.ReduceOptions{})))
+		for i, g := range values(t, x.Grad()) {
+			require.True(t, math.IsNaN(g), "p = %v: element %d has the gradient %v", p, i, g)
+		}
+	}
+	for _, p := range []float64{3, 2, 1.5, 0.5} {
+		x := core.FromSlice([]float64{0, 0}).SetRequiresGrad(true)
+		require.NoError(t, autograd.Backward(op.VectorNorm(x, p, nil, op.ReduceOptions{})))
+		require.Equal(t, []float64{0, 0}, values(t, x.Grad()), "p = %v", p)
+	}
+}

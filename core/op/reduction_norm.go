@@ -11,7 +11,7 @@ import (
 var (
 	norm2Grad = elementwise("norm2_grad", "g, x, norm", "where(norm == 0, 0, g*x/norm)",
 		"where(norm == 0, 0, grad*x/norm)", "where(norm == 0, 0, grad*g/norm)", "where(norm == 0, 0, -grad*out/norm)")
-	normGrad = elementwise("norm_grad", "g, x, norm; p", "where(x == 0, 0, g * sign(x) * pow(abs(x)/norm, p - 1))",
+	normGrad = elementwise("norm_grad", "g, x, norm; p", "where(x == 0 && !isnan(norm), 0, g * sign(x) * pow(abs(x)/norm, p - 1))",
 		"where(x == 0, 0, grad * sign(x) * pow(abs(x)/norm, p - 1))", "where(x == 0, 0, grad*out*(p - 1)/x)",
 		"where(x == 0, 0, -grad*out*(p - 1)/norm)")
 )

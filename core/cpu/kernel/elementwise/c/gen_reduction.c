@@ -362,7 +362,7 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm2_grad_f64) {
   return 0;
 }
 
-// where(x == 0, 0, g * sign(x) * pow(abs(x) / norm, p - 1))
+// where(x == 0 && !isnan(norm), 0, g * sign(x) * pow(abs(x) / norm, p - 1))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f32) {
   const float *in0 = in[0];
   const float *in1 = in[1];
@@ -374,12 +374,12 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f32) {
     const float g_ = in0[i];
     const float x_ = in1[i];
     const float norm_ = in2[i];
-    out0[i] = ((x_ == 0.0f) ? 0.0f : (g_ * ew_sign_f32(x_) * plait_vm_powf(ew_abs_f32(x_) / norm_, p_ - 1.0f)));
+    out0[i] = (((x_ == 0.0f) & !ew_isnan_f32(norm_)) ? 0.0f : (g_ * ew_sign_f32(x_) * plait_vm_powf(ew_abs_f32(x_) / norm_, p_ - 1.0f)));
   }
   return 0;
 }
 
-// where(x == 0, 0, g * sign(x) * pow(abs(x) / norm, p - 1))
+// where(x == 0 && !isnan(norm), 0, g * sign(x) * pow(abs(x) / norm, p - 1))
 PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f64) {
   const double *in0 = in[0];
   const double *in1 = in[1];
@@ -391,7 +391,41 @@ PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_f64) {
     const double g_ = in0[i];
     const double x_ = in1[i];
     const double norm_ = in2[i];
-    out0[i] = ((x_ == 0.0) ? 0.0 : (g_ * ew_sign_f64(x_) * plait_vm_pow(ew_abs_f64(x_) / norm_, p_ - 1.0)));
+    out0[i] = (((x_ == 0.0) & !ew_isnan_f64(norm_)) ? 0.0 : (g_ * ew_sign_f64(x_) * plait_vm_pow(ew_abs_f64(x_) / norm_, p_ - 1.0)));
+  }
+  return 0;
+}
+
+// where(x == 0, 0, grad * sign(x) * pow(abs(x) / norm, p - 1))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_grad_g_f32) {
+  const float *in0 = in[0];
+  const float *in1 = in[1];
+  const float *in2 = in[2];
+  float *out0 = out[0];
+  const float p_ = (float)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const float grad_ = in0[i];
+    const float x_ = in1[i];
+    const float norm_ = in2[i];
+    out0[i] = ((x_ == 0.0f) ? 0.0f : (grad_ * ew_sign_f32(x_) * plait_vm_powf(ew_abs_f32(x_) / norm_, p_ - 1.0f)));
+  }
+  return 0;
+}
+
+// where(x == 0, 0, grad * sign(x) * pow(abs(x) / norm, p - 1))
+PLAIT_CLONES PLAITK_ELEMENTWISE_LOOP(norm_grad_grad_g_f64) {
+  const double *in0 = in[0];
+  const double *in1 = in[1];
+  const double *in2 = in[2];
+  double *out0 = out[0];
+  const double p_ = (double)attr[0].f;
+#pragma omp simd
+  for (int64_t i = 0; i < n; i++) {
+    const double grad_ = in0[i];
+    const double x_ = in1[i];
+    const double norm_ = in2[i];
+    out0[i] = ((x_ == 0.0) ? 0.0 : (grad_ * ew_sign_f64(x_) * plait_vm_pow(ew_abs_f64(x_) / norm_, p_ - 1.0)));
   }
   return 0;
 }
@@ -508,8 +542,8 @@ const plaitk_elementwise_kernel plaitk_elementwise_reduction[45] = {
     {std_grad_grad_std_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {norm_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {norm_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
-    {norm_grad_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
-    {norm_grad_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
+    {norm_grad_grad_g_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
+    {norm_grad_grad_g_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {norm_grad_grad_x_f32, NULL, NULL, 0, 3, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
     {norm_grad_grad_x_f64, NULL, NULL, 0, 3, 1, {PLAIT_F64, PLAIT_F64, PLAIT_F64, PLAIT_F64}},
     {norm_grad_grad_norm_f32, NULL, NULL, 0, 4, 1, {PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32, PLAIT_F32}},
