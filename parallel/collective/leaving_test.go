@@ -118,19 +118,23 @@ func TestLeavingAfterTheLastWord(t *testing.T) {
 	}
 }
 
-// TestLeavingBeforeAnEmptySend ends a process that waits for a tensor without elements, before the sender's tensor is ready.
+// TestLeavingBeforeAnEmptySend ends a process that has received or sent a tensor without elements, before the other one's tensor is ready.
 func TestLeavingBeforeAnEmptySend(t *testing.T) {
-	require.NoError(t, eachProcess(wiretest.New(2, 0, 1), []int{1, 1}, longTimeout, func(w *World, _ int) error {
-		return w.Spawn(nil, func(r *Rank) error {
-			x := filled(0, 1)
-			if r.Rank == 1 {
-				return r.World.Recv(x, 0, 0).Wait()
-			}
-			s := core.CurrentContext().Stream(x.Device())
-			c := s.Begin(-1, "slow")
-			c.Work, c.Fn = math.MaxInt, func() error { time.Sleep(50 * time.Millisecond); return nil }
-			s.Launch(c.Out(x))
-			return r.World.Send(x, 1, 0).Wait()
-		})
-	}))
+	for _, slow := range [][2]time.Duration{{50 * time.Millisecond, 0}, {20 * time.Millisecond, 200 * time.Millisecond}} {
+		require.NoError(t, eachProcess(wiretest.New(2, 0, 1), []int{1, 1}, longTimeout, func(w *World, _ int) error {
+			return w.Spawn(nil, func(r *Rank) error {
+				x := filled(0, 1)
+				if pause := slow[r.Rank]; pause > 0 {
+					s := core.CurrentContext().Stream(x.Device())
+					c := s.Begin(-1, "slow")
+					c.Work, c.Fn = math.MaxInt, func() error { time.Sleep(pause); return nil }
+					s.Launch(c.Out(x))
+				}
+				if r.Rank == 1 {
+					return r.World.Recv(x, 0, 0).Wait()
+				}
+				return r.World.Send(x, 1, 0).Wait()
+			})
+		}), "pauses of %v", slow)
+	}
 }

@@ -135,22 +135,20 @@ func (j *wireJob) sendSmall(err error) {
 	}
 }
 
-// lacking counts the calls of other processes whose inputs are needed here and have not come.
-func (j *wireJob) lacking() (n int) {
-	seen := make([]bool, len(j.calls))
+// lacking returns the calls of other processes whose inputs are needed here and have not come.
+func (j *wireJob) lacking() (calls []*rankCall) {
 	for i := range j.plan {
 		s := &j.plan[i]
 		if !slices.ContainsFunc(s.outs, j.here) {
 			continue
 		}
 		for _, in := range s.ins {
-			if p := j.calls[in.rank]; !p.here() && !p.hasData && !seen[in.rank] {
-				seen[in.rank] = true
-				n++
+			if p := j.calls[in.rank]; !p.here() && !p.hasData && !slices.Contains(calls, p) {
+				calls = append(calls, p)
 			}
 		}
 	}
-	return n
+	return calls
 }
 
 // receiveSmall reads inputs that came after their announcement.
@@ -172,7 +170,7 @@ func (j *wireJob) receiveSmall(rank int, r *reader) {
 
 // check ends the wait for inputs once all have come. The job is locked.
 func (j *wireJob) check() {
-	if !j.complete && j.lacking() == 0 {
+	if !j.complete && len(j.lacking()) == 0 {
 		j.complete = true
 		close(j.arrived)
 	}

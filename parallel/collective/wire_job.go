@@ -60,9 +60,7 @@ func (j *wireJob) needs(process int) bool {
 	case !j.small:
 		return p.receives > 0 && !p.hasEnded || p.sends > 0 && !j.toldEnded
 	}
-	return slices.ContainsFunc(j.calls, func(c *rankCall) bool {
-		return !c.here() && c.process == process && !c.hasData && c.op.reads(c.rank)
-	})
+	return slices.ContainsFunc(j.lacking(), func(c *rankCall) bool { return c.process == process })
 }
 
 // A wirePeer is another process in a job.
@@ -167,7 +165,7 @@ func (j *wireJob) clash() error {
 // launch starts the job and settles the works of its calls. The rendezvous is locked. early holds the processes that are ready already.
 func (j *wireJob) launch(early map[int]readiness) {
 	m := j.rendezvous
-	if j.small && j.lacking() == 0 && len(j.unmet()) == 0 {
+	if j.small && len(j.lacking()) == 0 && len(j.unmet()) == 0 {
 		j.sendSmall(nil)
 		j.joinSmall()
 		endNow(j.calls)
