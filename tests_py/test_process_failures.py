@@ -68,7 +68,9 @@ def check(c, tmp_path):
     failed = json.loads((tmp_path / "failed").read_text())["at"]
     allowed = 5 + (c["manner"] == "stop") * (JOIN if c["phase"] == "start" else HEARTBEAT)
     for rank in set(range(c["n"])) - {c["victim"]}:
-        error = json.loads((tmp_path / f"error-{rank}").read_text())
+        said = tmp_path / f"error-{rank}"
+        assert said.exists(), f"rank {rank} said nothing: {err}"
+        error = json.loads(said.read_text())
         assert error["kind"] in ("DistributedError", "CheckpointError"), error
         assert names(c, error["message"]), error
         assert error["at"] - failed < allowed, error
