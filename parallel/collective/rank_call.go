@@ -101,7 +101,7 @@ func (p *rankCall) borrow(streams *streams) error {
 	p.work.borrowed = make([]*core.Borrowed, len(borrowed))
 	for i := range borrowed {
 		p.work.borrowed[i] = &borrowed[i]
-		p.waits = joined(p.waits, borrowed[i].Waits())
+		p.waits = appended(p.waits, borrowed[i].Waits())
 	}
 	p.work.written = p.work.borrowed[:written:written]
 	of := func(pieces []Piece, waits *[]core.Event) []*core.Borrowed {
@@ -112,7 +112,7 @@ func (p *rankCall) borrow(streams *streams) error {
 			list[i] = &borrowed[k]
 			if !seen[k] {
 				seen[k] = true
-				*waits = joined(*waits, borrowed[k].Waits())
+				*waits = appended(*waits, borrowed[k].Waits())
 			}
 		}
 		return list
@@ -124,8 +124,8 @@ func (p *rankCall) borrow(streams *streams) error {
 	return nil
 }
 
-// joined returns the events of both lists. It may be one of them, and grows in memory of its own.
-func joined(a, b []core.Event) []core.Event {
+// appended returns the events of both lists. It shares the memory of b if a is empty, and never writes to it.
+func appended(a, b []core.Event) []core.Event {
 	if len(a) == 0 {
 		return slices.Clip(b)
 	}
