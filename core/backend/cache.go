@@ -50,7 +50,7 @@ func (c *Cache) Take(class int) (m core.Memory, after []core.Event, ok bool) {
 	return m, after, true
 }
 
-// Put returns a block. Calls up to number freed may still use it, and other streams until the events after.
+// Put returns a block. Calls up to number freed may still use it, and other streams until the events after. It does not wait for them.
 func (c *Cache) Put(m core.Memory, freed uint64, after []core.Event) {
 	c.mu.Lock()
 	if !c.closed {
@@ -63,9 +63,15 @@ func (c *Cache) Put(m core.Memory, freed uint64, after []core.Event) {
 		return
 	}
 	c.mu.Unlock()
+	if undone(after) {
+		// The caller may hold a lock that they need to end: Python's, when it frees a tensor that a collective still uses.
+		go c.release(m, after)
+		return
+	}
 	c.release(m, after)
 }
 
+// release gives memory back to the allocator after the events.
 func (c *Cache) release(m core.Memory, after []core.Event) {
 	for _, e := range after {
 		e.Wait()

@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 // A machine is a device whose streams count calls instead of running them, and only when allowed to.
 type machine struct {
 	*Device
+	mu       sync.Mutex
 	released []core.Memory
 }
 
@@ -34,7 +36,17 @@ func (m *machine) Allocate(_, class, _ int) (core.Memory, error) {
 	return core.Memory{Size: class}, nil
 }
 
-func (m *machine) Release(x core.Memory) { m.released = append(m.released, x) }
+func (m *machine) Release(x core.Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.released = append(m.released, x)
+}
+
+func (m *machine) freed() []core.Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.released)
+}
 
 type counter struct {
 	Stream
