@@ -13,6 +13,7 @@ typedef struct batch {
   int dims;
   plaitk_gemm_dim dim[PLAIT_MAX_DIMS];
   int64_t products, per_chunk, chunks;
+  bool tiny;  // see gemm_tiny
   plait_slots slots;  // scratch memory for products that run concurrently
 } batch;
 
@@ -33,7 +34,12 @@ static void run_one(const batch *b, plait_pool *pool, int64_t index, void *scrat
 
 static void batch_chunk(void *arg, int64_t chunk) {
   const batch *b = arg;
-  int64_t slot = plait_slot_acquire(&b->slots), end = min64((chunk + 1) * b->per_chunk, b->products);
+  int64_t end = min64((chunk + 1) * b->per_chunk, b->products);
+  if (b->tiny) {
+    gemm_tiny(&b->g, b->dims, b->dim, chunk * b->per_chunk, end);
+    return;
+  }
+  int64_t slot = plait_slot_acquire(&b->slots);
   for (int64_t i = chunk * b->per_chunk; i < end; i++) run_one(b, NULL, i, b->slots.bytes + slot * b->slots.size);
   plait_slot_release(&b->slots, slot);
 }
@@ -52,6 +58,17 @@ static void join_rows(batch *b) {
     b->products /= max64(1, last->size);
     b->dims--;
   }
+}
+
+// Many short rows by a tiny B are products of one row each.
+static void split_rows(batch *b) {
+  plaitk_gemm row = b->g;
+  row.m = 1;
+  if (b->products > 1 || b->g.m < MANY || !gemm_is_tiny(&row)) return;
+  b->dims = 1;
+  b->dim[0] = (plaitk_gemm_dim){b->g.m, b->g.a_row, 0, b->g.c_row};
+  b->products = b->g.m;
+  b->g.m = 1;
 }
 
 static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim) {
@@ -73,6 +90,8 @@ static batch batch_of(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim
     *dim = rows;
   }
   join_rows(&b);
+  split_rows(&b);
+  b.tiny = b.products >= MANY && gemm_is_tiny(&b.g);
   int64_t ops = max64(1, b.g.m * b.g.n * max64(1, b.g.k));
   if (b.products > 1 && (ops <= TINY_OPS || (ops <= SMALL_OPS && b.products >= MANY))) {
     b.per_chunk = ceil_div(CHUNK_OPS, ops);
@@ -91,7 +110,7 @@ int64_t plaitk_gemm_batched(plait_pool *pool, const plaitk_gemm *g, int dims, co
     for (int64_t i = 0; i < b.products; i++) run_one(&b, pool, i, scratch);
     return 0;
   }
-  int64_t per_product = b.engine->scratch(1, &b.g), slots = min64(threads, b.chunks);
+  int64_t per_product = b.tiny ? 0 : b.engine->scratch(1, &b.g), slots = min64(threads, b.chunks);
   char *at = NULL;
   plait_slots_plan(&b.slots, &at, slots, per_product, 0);
   if ((intptr_t)at > bytes) return (intptr_t)at;

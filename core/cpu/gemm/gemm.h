@@ -57,6 +57,12 @@ static inline const char *gemm_bias(const gemm_job *job, int64_t i, int64_t j) {
   return job->bias + (job->epilogue.bias_rows ? i : j) * job->kernels->size;
 }
 
+enum { GEMM_TINY_OPS = 256 };  // multiplications
+
+// gemm_is_tiny reports whether a product suits gemm_tiny, which computes products first to end - 1 of a batch.
+bool gemm_is_tiny(const plaitk_gemm *g);
+void gemm_tiny(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim, int64_t first, int64_t end);
+
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
