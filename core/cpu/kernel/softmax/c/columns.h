@@ -28,7 +28,9 @@ PLAIT_INLINE void FN(clear)(struct FN(columns) *c, int64_t wide) {
 }
 
 PLAIT_INLINE void FN(fold_sums)(struct FN(columns) *c, int64_t w, int64_t wide) {
-  for (int64_t j = w; j < wide; j++) c->sum[j % w] += c->sum[j];
+  for (int64_t copy = w; copy < wide; copy += w) {
+    for (int64_t j = 0; j < w; j++) c->sum[j] += c->sum[copy + j];
+  }
 }
 
 PLAIT_INLINE void FN(spread)(ACC *v, int64_t w, int64_t wide) {
@@ -62,16 +64,18 @@ PLAIT_INLINE void FN(raise_max)(struct FN(columns) *c, const T *x, int64_t first
 // Combines the maxima and sums of the copies of each column.
 PLAIT_INLINE void FN(fold_columns)(struct FN(columns) *c, int64_t w, int64_t wide) {
   if (wide == w) return;
-  for (int64_t j = 0; j < wide; j++) c->part[j] = c->max[j];
-  for (int64_t j = w; j < wide; j++) c->max[j % w] = c->max[j] > c->max[j % w] ? c->max[j] : c->max[j % w];
-  for (int64_t j = 0; j < wide; j++) {
-    ACC m = c->max[j % w] == -ACC_INFINITY ? 0 : c->max[j % w];
-    double s = c->sum[j] * (double)EXP(c->part[j] - m);
-    // A copy whose maximum is -inf has a sum of 0 or NaN.
-    s = c->part[j] == -ACC_INFINITY ? c->sum[j] : s;
-    c->sum[j % w] = j < w ? s : c->sum[j % w] + s;
+  memcpy(c->part, c->max, (size_t)wide * sizeof(ACC));
+  for (int64_t copy = w; copy < wide; copy += w) {
+    for (int64_t j = 0; j < w; j++) c->max[j] = LARGER(c->max[j], c->part[copy + j]);
   }
   FN(spread)(c->max, w, wide);
+#pragma omp simd
+  for (int64_t j = 0; j < wide; j++) {
+    double s = c->sum[j] * (double)EXP(c->part[j] - (c->max[j] == -ACC_INFINITY ? 0 : c->max[j]));
+    // A copy whose maximum is -inf has a sum of 0 or NaN.
+    c->sum[j] = c->part[j] == -ACC_INFINITY ? c->sum[j] : s;
+  }
+  FN(fold_sums)(c, w, wide);
 }
 
 // Reads a block of rows for its maxima and, while it is in the cache, for its sums. Afterwards reads all rows again for

@@ -21,6 +21,11 @@
 // Elements in a chunk, at least.
 #define CHUNK_ELEMENTS 16384
 
+// Columns in a vector.
+#define LANES 16
+// Wide rows for which combining the copies of columns is worth it.
+#define FEW_ROWS 8
+
 #define LARGER(a, b) ((b) > (a) ? (b) : (a))
 
 struct softmax_args {
@@ -77,8 +82,9 @@ static void run(plait_pool *pool, struct softmax_args *a) {
     bool whole = a->inner <= COLUMN_BLOCK || (a->inner <= WIDE_BLOCK && a->outer >= ENOUGH_BLOCKS);
     a->block = whole ? a->inner : COLUMN_BLOCK;
     a->column_blocks = (a->inner + a->block - 1) / a->block;
-    a->fold = a->inner <= COLUMN_BLOCK ? COLUMN_BLOCK / a->inner : 1;
-    a->fold = a->fold < a->n ? a->fold : a->n;
+    // Copies of a column are combined in the end, so there are few if there are few rows, but enough to fill a vector.
+    int64_t most = a->inner <= COLUMN_BLOCK ? COLUMN_BLOCK / a->inner : 1, fills = (LANES + a->inner - 1) / a->inner;
+    a->fold = plait_min64(plait_min64(most, a->n), plait_max64(fills, a->n / FEW_ROWS));
     units = a->outer * a->column_blocks;
     size = a->n * (a->inner < a->block ? a->inner : a->block);
   }
