@@ -3,7 +3,7 @@
 package indexing
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x88f1c7d9
+#cgo CFLAGS: -DPLAIT_HEADERS=0x0a15a325
 #cgo noescape plaitk_indexing_bag_max
 #cgo nocallback plaitk_indexing_bag_max
 #cgo noescape plaitk_indexing_count

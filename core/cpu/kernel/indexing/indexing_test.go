@@ -109,7 +109,7 @@ func TestGather(t *testing.T) {
 	}{
 		{[]int{7}, []int{20}, 0}, {[]int{3, 5}, []int{3, 9}, 1}, {[]int{3, 5}, []int{8, 4}, 0}, {[]int{4, 3, 6}, []int{2, 11, 6}, 1},
 		{[]int{2, 3, 4, 5}, []int{2, 3, 9, 5}, 2}, {[]int{5, 0}, []int{5, 0}, 0}, {[]int{}, []int{}, 0}, {[]int{300, 70}, []int{400, 70}, 0},
-		{[]int{30000}, []int{20000}, 0},
+		{[]int{30000}, []int{20000}, 0}, {[]int{700, 4}, []int{700, 4}, 1}, {[]int{700, 3}, []int{700, 1}, 1}, {[]int{90, 5, 4}, []int{90, 8, 4}, 1},
 	} {
 		for _, dtype := range rawtensor.DTypes {
 			if skipped(c.index, dtype, 0) {
@@ -215,6 +215,21 @@ func TestBadIndicesAreFoundAndChangeNothing(t *testing.T) {
 				}
 			}
 			require.Equal(t, before, self.Memory())
+		}
+	}
+}
+
+func TestBadIndicesInShortRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	in := rawtensor.New(t, rawtensor.Float32, 900, 3).Random(rng)
+	for _, wrong := range []int{-1, 3, math.MinInt32, math.MaxInt32} {
+		index := randomIndex(t, rng, []int{900, 3}, 0, 3)
+		row := rng.IntN(900)
+		index.Set(float64(wrong), row, 1)
+		for _, p := range pools(t) {
+			var b bad
+			require.False(t, gather(p.Ptr(), viewOf(rawtensor.New(t, rawtensor.Float32, 900, 3)), viewOf(in), viewOf(index), 1, &b))
+			require.Equal(t, bad{0, 3*row + 1, wrong}, b)
 		}
 	}
 }

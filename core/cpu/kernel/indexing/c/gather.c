@@ -1,7 +1,7 @@
 // gather and scatter, which have an index for each element.
 #include "indexing.h"
 
-enum { CHUNK = 1 << 14, SEGMENT = 1 << 13 };
+enum { CHUNK = 1 << 14, SEGMENT = 1 << 13, MOST_SHORT = 64 };
 
 typedef struct {
   const plait_view *out, *in, *index;
@@ -10,6 +10,64 @@ typedef struct {
   int64_t segments, units, units_per_chunk;
   atomic_bool bad;
 } gather_job;
+
+// Rows of n elements of type T by indices of type I that have been checked. Row r reads behind from[r].
+#define ROWS(T, I)                                                                                            \
+  static void rows_##T##_##I(T *out, const T *in, const I *index, const int64_t *from, int64_t rows, int64_t n, \
+                             int64_t stride, int64_t step) {                                                  \
+    for (int64_t r = 0; r < rows; r++) {                                                                      \
+      const T *x = in + from[r];                                                                              \
+      for (int64_t j = 0; j < n; j++) *out++ = x[*index++ * stride + j * step];                               \
+    }                                                                                                         \
+  }
+ROWS(uint8_t, int32_t)
+ROWS(uint16_t, int32_t)
+ROWS(uint32_t, int32_t)
+ROWS(uint64_t, int32_t)
+ROWS(uint8_t, int64_t)
+ROWS(uint16_t, int64_t)
+ROWS(uint32_t, int64_t)
+ROWS(uint64_t, int64_t)
+
+// Gathers short rows. Those that lie one after another in index and out are checked and gathered together.
+static void gather_short(gather_job *job, plait_cursor *c, int64_t rows) {
+  int64_t dtype = job->index->dtype, n = plait_walk_inner(&job->walk), is = plait_walk_step(&job->walk, 2), from[PLAITK_BLOCK];
+  while (rows > 0) {
+    int64_t to = c->offset[0], at = c->offset[1], together = 0;
+    do {
+      from[together++] = c->offset[2];
+      plait_walk_next(&job->walk, c);
+    } while (--rows > 0 && together < PLAITK_BLOCK && c->offset[0] == to + together * n && c->offset[1] == at + together * n);
+    const char *index = job->index->data + at * plait_dtype_size(dtype);
+    if (plaitk_indexing_outside(index, dtype, 1, together * n, job->limit, 0)) {
+      atomic_store_explicit(&job->bad, true, memory_order_relaxed);
+      return;
+    }
+#define TAKE(T)                                                                                                     \
+  T *out = (T *)job->out->data + to;                                                                                \
+  const T *in = (const T *)job->in->data;                                                                           \
+  if (dtype == PLAIT_I32) rows_##T##_int32_t(out, in, (const int32_t *)index, from, together, n, job->stride, is);  \
+  else rows_##T##_int64_t(out, in, (const int64_t *)index, from, together, n, job->stride, is);
+    switch (plait_dtype_size(job->out->dtype)) {
+      case 1: {
+        TAKE(uint8_t)
+        break;
+      }
+      case 2: {
+        TAKE(uint16_t)
+        break;
+      }
+      case 4: {
+        TAKE(uint32_t)
+        break;
+      }
+      default: {
+        TAKE(uint64_t)
+      }
+    }
+#undef TAKE
+  }
+}
 
 static void gather_chunk(void *arg, int64_t chunk) {
   gather_job *job = arg;
@@ -20,6 +78,10 @@ static void gather_chunk(void *arg, int64_t chunk) {
   int64_t segment = first % job->segments, offsets[PLAITK_BLOCK];
   plait_cursor c;
   plait_walk_seek(w, &c, first / job->segments);
+  if (n <= MOST_SHORT && os == 1 && xs == 1) {
+    gather_short(job, &c, last - first);
+    return;
+  }
   for (int64_t u = first; u < last; u++) {
     int64_t end = plait_min64(n, (segment + 1) * SEGMENT);
     for (int64_t i = segment * SEGMENT; i < end; i += PLAITK_BLOCK) {

@@ -88,6 +88,9 @@ void plaitk_indexing_nonzero(plait_pool *pool, const void *in, int32_t dtype, in
 // Number of elements whose indices are checked before they are used.
 enum { PLAITK_BLOCK = 512 };
 
+// plaitk_indexing_outside reports whether one of n indices, `step` apart, is outside [-extra, size).
+bool plaitk_indexing_outside(const char *index, int64_t dtype, int64_t step, int64_t n, int64_t size, int64_t extra);
+
 // Converts n indices, `step` elements apart, to offsets: index * stride + i * along, added to the values in offsets if
 // `add`. Returns whether an index is outside [0, size); its offset is then undefined.
 bool plaitk_indexing_offsets(int64_t *restrict offsets, bool add, const char *index, int64_t dtype, int64_t step, int64_t n,

@@ -34,7 +34,6 @@ bool plaitk_indexing_offsets(int64_t *restrict offsets, bool add, const char *in
                             : offsets_int64_t(offsets, add, index, step, n, size, wrap, stride, along);
 }
 
-// Reports whether one of n indices is outside [-extra, size).
 #define OUTSIDE(T)                                                                                     \
   PLAIT_CLONES static bool outside_##T(const T *x, int64_t step, int64_t n, int64_t size, int64_t extra) { \
     uint64_t bad = 0, most = (uint64_t)(size + extra);                                                 \
@@ -48,6 +47,11 @@ bool plaitk_indexing_offsets(int64_t *restrict offsets, bool add, const char *in
   }
 OUTSIDE(int32_t)
 OUTSIDE(int64_t)
+
+bool plaitk_indexing_outside(const char *index, int64_t dtype, int64_t step, int64_t n, int64_t size, int64_t extra) {
+  return dtype == PLAIT_I32 ? outside_int32_t((const int32_t *)index, step, n, size, extra)
+                            : outside_int64_t((const int64_t *)index, step, n, size, extra);
+}
 
 static void index_walk(plait_walk *w, const plait_view *index) {
   plait_walk_init(w, 1);
@@ -132,8 +136,8 @@ static void check_chunk(void *arg, int64_t chunk) {
   bool bad = false;
   plaitk_span s;
   for (plaitk_span_init(&s, &job->walk, first, last); plaitk_span_next(&s);) {
-    if (job->index->dtype == PLAIT_I32) bad |= outside_int32_t((const int32_t *)job->index->data + s.start[0], step, s.count, job->size, extra);
-    else bad |= outside_int64_t((const int64_t *)job->index->data + s.start[0], step, s.count, job->size, extra);
+    const char *from = job->index->data + s.start[0] * plait_dtype_size(job->index->dtype);
+    bad |= plaitk_indexing_outside(from, job->index->dtype, step, s.count, job->size, extra);
   }
   if (bad) atomic_store_explicit(&job->bad, true, memory_order_relaxed);
 }
