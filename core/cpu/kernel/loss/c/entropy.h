@@ -24,7 +24,7 @@ PLAIT_INLINE void FN(row_sums)(const T *x, const ACC *weight, const T *probs, in
     ACC safe = m == -ACC_INFINITY ? 0 : m, s = 0;
 #pragma omp simd reduction(+ : s)
     for (int64_t i = 0; i < len; i++) s += EXP(LOAD(xb[i]) - safe);
-    total = total * exp((double)before - (double)safe) + (double)s;
+    total = (at > 0 ? total * exp((double)before - (double)safe) : 0) + (double)s;
     if (probs) {
       // mass and score are the sums of weight*target and weight*target*x.
       ACC ps = 0, pxs = 0, k = (ACC)keep, e = (ACC)even;
@@ -86,7 +86,7 @@ PLAIT_INLINE void FN(column_sums)(const T *x, const ACC *weight, const T *probs,
     }
     for (int64_t j = 0; j < w; j++) {
       safe[j] = m[j] == -ACC_INFINITY ? 0 : m[j];
-      lse[j] *= exp((double)s[j] - (double)safe[j]);
+      if (at > 0) lse[j] *= exp((double)s[j] - (double)safe[j]);
       s[j] = ps[j] = pxs[j] = 0;
     }
     for (int64_t i = at; i < end; i++) {
@@ -114,7 +114,45 @@ PLAIT_INLINE void FN(column_sums)(const T *x, const ACC *weight, const T *probs,
       score[j] += (double)pxs[j];
     }
   }
-  for (int64_t j = 0; j < w; j++) lse[j] = (double)m[j] + log(lse[j]);
+#pragma omp simd
+  for (int64_t j = 0; j < w; j++) lse[j] = (double)m[j] + plait_vm_log(lse[j]);
+}
+
+// Writes the loss of a sample, whose classes are `stride` apart, and its share.
+PLAIT_INLINE void FN(entropy_sample)(struct job *j, int64_t sample, const T *x, int64_t stride, bool probs, double lse,
+                                     double mass, double score) {
+  const struct plaitk_loss *p = j->p;
+  const ACC *weight = j->weight;
+  double loss = 0, share = 1, keep = 1 - p->smoothing, even = p->smoothing / (double)p->classes;
+  if (j->lse) ((ACC *)j->lse)[sample] = (ACC)lse;
+  if (probs) {
+    loss = lse * mass - score;
+  } else {
+    int64_t y = p->target[sample];
+    share = 0;
+    if (target_is_class(j, sample, y)) {
+      share = weight ? (double)weight[y] : 1;
+      loss = keep * share * (lse - (double)LOAD(x[y * stride]));
+      if (p->smoothing > 0) loss += even * (lse * j->weight_sum - score);
+    }
+  }
+  j->losses[sample] = loss;
+  j->shares[sample] = share;
+}
+
+// Samples of few classes, which are contiguous: ROWS at a time become columns, so that vectors are full. Only `count` of them are wanted.
+PLAIT_CLONES static void FN(entropy_rows)(struct job *j, int64_t sample, int64_t count) {
+  const struct plaitk_loss *p = j->p;
+  int64_t n = p->classes;
+  const T *x = (const T *)p->x + sample * n;
+  T turned[FEW_CLASSES * ROWS];
+  double lse[ROWS], mass[ROWS], score[ROWS];
+  for (int64_t r = 0; r < ROWS; r++) {
+    const T *row = x + (r < count ? r : count - 1) * n;
+    for (int64_t i = 0; i < n; i++) turned[i * ROWS + r] = row[i];
+  }
+  FN(column_sums)(turned, j->weight, NULL, n, ROWS, ROWS, 0, 0, p->smoothing > 0, lse, mass, score);
+  for (int64_t r = 0; r < count; r++) FN(entropy_sample)(j, sample + r, x + r * n, 1, false, lse[r], mass[r], score[r]);
 }
 
 PLAIT_CLONES static void FN(entropy_block)(struct job *j, int64_t batch, int64_t column, int64_t w) {
@@ -131,21 +169,7 @@ PLAIT_CLONES static void FN(entropy_block)(struct job *j, int64_t batch, int64_t
     FN(column_sums)(x, weight, probs, n, w, p->inner, keep, even, smooth, lse, mass, score);
   }
   for (int64_t i = 0; i < w; i++) {
-    if (j->lse) ((ACC *)j->lse)[sample + i] = (ACC)lse[i];
-    double loss = 0, share = 1;
-    if (probs) {
-      loss = lse[i] * mass[i] - score[i];
-    } else {
-      int64_t y = p->target[sample + i];
-      share = 0;
-      if (target_is_class(j, sample + i, y)) {
-        share = weight ? (double)weight[y] : 1;
-        loss = keep * share * (lse[i] - (double)LOAD(x[y * p->inner + i]));
-        if (smooth) loss += even * (lse[i] * j->weight_sum - score[i]);
-      }
-    }
-    j->losses[sample + i] = loss;
-    j->shares[sample + i] = share;
+    FN(entropy_sample)(j, sample + i, x + i, p->inner, probs != NULL, lse[i], mass[i], score[i]);
   }
 }
 

@@ -10,6 +10,9 @@
 #define SUM_ROWS 32
 #define COLUMN_BLOCK 256
 #define CHUNK_ELEMENTS 16384
+// Samples of so few classes are computed ROWS at a time.
+#define FEW_CLASSES 128
+#define ROWS 16
 
 enum pass { ENTROPY, ENTROPY_GRAD, NLL_GRAD, MULTILABEL };
 
@@ -87,6 +90,10 @@ static void run_blocks(void *arg, int64_t chunk) {
   struct job *j = arg;
   const struct plaitk_loss *p = j->p;
   int64_t last = plait_min64(p->batch * j->blocks, (chunk + 1) * j->per_chunk);
+  if (j->pass == ENTROPY && p->inner == 1 && p->classes <= FEW_CLASSES && !p->probs) {
+    for (int64_t u = chunk * j->per_chunk; u < last; u += ROWS) DISPATCH(entropy_rows, p->dtype, j, u, plait_min64(ROWS, last - u));
+    return;
+  }
   for (int64_t u = chunk * j->per_chunk; u < last; u++) {
     int64_t batch = u / j->blocks, column = u % j->blocks * COLUMN_BLOCK;
     int64_t w = plait_min64(COLUMN_BLOCK, p->inner - column);
