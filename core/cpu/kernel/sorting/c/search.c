@@ -8,40 +8,59 @@ struct job {
   int64_t chunks; // in a row
 };
 
-// Finds for each of `count` <= TOGETHER values the first position whose element is not less, or with `right` greater. NaN is the largest. The
-// steps of a search depend on the length of the sequence alone, so that several go on at a time and none has a branch on elements.
-#define SEARCH(NAME, T, K)                                                                                     \
-  PLAIT_INLINE K element_##NAME(const T *sequence, const int64_t *sorter, int64_t i) {                         \
-    return key_##NAME(sequence[sorter == NULL ? i : sorter[i]]);                                               \
-  }                                                                                                            \
+// Finds for each of `count` <= TOGETHER values the first position whose element is not less, or with RIGHT greater. Elements compare as numbers
+// of type K, which OF gives. The steps of a search depend on the length of the sequence alone, so that several go on at a time and none has a
+// branch on elements.
+#define SEARCH_SIDE(NAME, T, K, OF, SIDE, BELOW)                                                          \
+  static void search_##NAME##_##SIDE(int64_t n, const T *sequence, const int64_t *sorter, const T *values, \
+                                     int64_t count, int64_t *at) {                                        \
+    K keys[TOGETHER];                                                                                     \
+    for (int l = 0; l < TOGETHER; l++) keys[l] = OF(values[l < count ? l : 0]), at[l] = 0;                \
+    while (n > 0) {                                                                                       \
+      int64_t half = n == 1 ? 1 : n / 2;                                                                  \
+      for (int l = 0; l < TOGETHER; l++) {                                                                \
+        int64_t i = at[l] + half - 1;                                                                     \
+        K element = OF(sequence[sorter == NULL ? i : sorter[i]]);                                         \
+        at[l] += half & -(int64_t)(element BELOW keys[l]);                                                \
+      }                                                                                                   \
+      n -= half;                                                                                          \
+    }                                                                                                     \
+  }
+
+// NaN is the largest: no element comes before it in the comparisons above, where all but other NaNs do.
+#define SEARCH(NAME, T, K, OF)                                                                                 \
+  SEARCH_SIDE(NAME, T, K, OF, left, <)                                                                         \
+  SEARCH_SIDE(NAME, T, K, OF, right, <=)                                                                       \
   static void search_##NAME(const struct plaitk_search *s, const T *sequence, const int64_t *sorter,           \
                             const T *values, int64_t count, int64_t *at) {                                     \
-    K keys[TOGETHER];                                                                                          \
-    const bool right = s->right;                                                                               \
-    for (int l = 0; l < TOGETHER; l++) keys[l] = key_##NAME(values[l < count ? l : 0]), at[l] = 0;             \
-    for (int64_t n = s->n; n > 0;) {                                                                           \
-      int64_t half = n == 1 ? 1 : n / 2;                                                                       \
-      for (int l = 0; l < TOGETHER; l++) {                                                                     \
-        K key = element_##NAME(sequence, sorter, at[l] + half - 1);                                            \
-        bool below = (key < keys[l]) | (right & (key == keys[l]));                                             \
-        at[l] += half & -(int64_t)below;                                                                       \
+    (s->right ? search_##NAME##_right : search_##NAME##_left)(s->n, sequence, sorter, values, count, at);      \
+    for (int64_t l = 0; l < count; l++) {                                                                      \
+      K key = OF(values[l]), element;                                                                          \
+      if (key == key) continue;                                                                                \
+      int64_t low = 0, n = s->n;                                                                               \
+      for (int64_t half = n / 2; n > 0 && !s->right; half = n / 2) {                                           \
+        element = OF(sequence[sorter == NULL ? low + half : sorter[low + half]]);                              \
+        if (element == element) low += half + 1, n -= half + 1;                                                \
+        else n = half;                                                                                         \
       }                                                                                                        \
-      n -= half;                                                                                               \
+      at[l] = s->right ? s->n : low;                                                                           \
     }                                                                                                          \
   }
 
-SEARCH(u8, uint8_t, uint32_t)
-SEARCH(i8, int8_t, uint32_t)
-SEARCH(i16, int16_t, uint32_t)
-SEARCH(u16, uint16_t, uint32_t)
-SEARCH(u32, uint32_t, uint32_t)
-SEARCH(u64, uint64_t, uint64_t)
-SEARCH(i32, int32_t, uint32_t)
-SEARCH(i64, int64_t, uint64_t)
-SEARCH(f16, uint16_t, uint32_t)
-SEARCH(bf16, uint16_t, uint32_t)
-SEARCH(f32, float, uint32_t)
-SEARCH(f64, double, uint64_t)
+#define ITSELF(x) (x)
+
+SEARCH(u8, uint8_t, uint8_t, ITSELF)
+SEARCH(i8, int8_t, int8_t, ITSELF)
+SEARCH(i16, int16_t, int16_t, ITSELF)
+SEARCH(u16, uint16_t, uint16_t, ITSELF)
+SEARCH(u32, uint32_t, uint32_t, ITSELF)
+SEARCH(u64, uint64_t, uint64_t, ITSELF)
+SEARCH(i32, int32_t, int32_t, ITSELF)
+SEARCH(i64, int64_t, int64_t, ITSELF)
+SEARCH(f16, uint16_t, uint32_t, key_f16)
+SEARCH(bf16, uint16_t, uint32_t, key_bf16)
+SEARCH(f32, float, float, ITSELF)
+SEARCH(f64, double, double, ITSELF)
 
 static void search_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
