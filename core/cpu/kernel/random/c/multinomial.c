@@ -58,10 +58,19 @@ PLAIT_CLONES static void to_uniform(double *restrict u, const uint32_t *restrict
   for (int64_t i = 0; i < 2 * COUNTERS; i++) u[i] = plait_uniform(w[2 * i], w[2 * i + 1]);
 }
 
-static void draw_block(double *u, uint64_t seed, uint64_t counter) {
+// Uniform numbers of which rows take the next ones.
+typedef struct {
+  int64_t first, end; // those that it has
+  double u[2 * COUNTERS];
+} uniforms;
+
+// Makes the numbers from `index` on.
+static void refill(uniforms *b, const draw_task *t, int64_t index) {
   uint32_t w[4 * COUNTERS];
-  plait_philox_words(w, COUNTERS, seed, counter);
-  to_uniform(u, w);
+  b->first = index - index % 2;
+  b->end = b->first + 2 * COUNTERS;
+  plait_philox_words(w, COUNTERS, t->seed, t->offset + (uint64_t)(index / 2));
+  to_uniform(b->u, w);
 }
 
 // Replaces weights by their keys, and those that are 0 by -1.
@@ -70,13 +79,12 @@ PLAIT_CLONES static void make_keys(double *restrict w, const double *restrict u,
   for (int64_t i = 0; i < n; i++) w[i] = plait_vm_pick(w[i] == 0.0, -1.0, -plait_vm_log(1.0 - u[i]) / w[i]);
 }
 
-static void draw_keys(const draw_task *t, int64_t index, double *w, int64_t n) {
-  for (int64_t i = 0; i < n;) {
-    double u[2 * COUNTERS];
-    int64_t odd = (index + i) % 2, m = 2 * COUNTERS - odd < n - i ? 2 * COUNTERS - odd : n - i;
-    draw_block(u, t->seed, t->offset + (uint64_t)((index + i) / 2));
-    make_keys(w + i, u + odd, m);
-    i += m;
+static void draw_keys(const draw_task *t, uniforms *b, int64_t index, double *w, int64_t n) {
+  for (int64_t end = index + n; index < end;) {
+    if (index < b->first || index >= b->end) refill(b, t, index);
+    int64_t m = (b->end < end ? b->end : end) - index;
+    make_keys(w, b->u + (index - b->first), m);
+    w += m, index += m;
   }
 }
 
@@ -94,7 +102,7 @@ static void sift(candidate *heap, int64_t n, candidate c) {
   heap[i] = c;
 }
 
-static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
+static int64_t draw_row(const draw_task *t, uniforms *b, int64_t row, double *w) {
   int64_t positive = 0;
   double sum = 0.0;
   load(w, t->weights, t->dtype, row * t->n, t->n);
@@ -124,7 +132,7 @@ static int64_t draw_row(const draw_task *t, int64_t row, double *w) {
     return 0;
   }
   if (positive < t->count) return 3;
-  draw_keys(t, row * t->n, w, t->n);
+  draw_keys(t, b, row * t->n, w, t->n);
   candidate *heap = (candidate *)(w + t->n);
   int64_t size = 0;
   for (int64_t i = 0; i < t->n; i++) {
@@ -150,8 +158,9 @@ static void draw_chunk(void *arg, int64_t chunk) {
   draw_task *t = arg;
   int64_t chunks = chunks_of(t->rows);
   double *w = t->scratch + chunk * t->scratch_per_chunk;
+  uniforms b = {0};
   for (int64_t row = t->rows * chunk / chunks, last = t->rows * (chunk + 1) / chunks; row < last; row++) {
-    t->reason[chunk] = draw_row(t, row, w);
+    t->reason[chunk] = draw_row(t, &b, row, w);
     if (t->reason[chunk]) {
       t->bad[chunk] = row;
       return;
