@@ -2,6 +2,7 @@ package op
 
 import (
 	"math"
+	"slices"
 
 	"github.com/plait-ml/plait/core"
 )
@@ -61,7 +62,7 @@ func AdaptiveAvgPool1d(x *core.Tensor, size []int) *core.Tensor {
 		return handOn(parts, "adaptive_avg_pool1d", x, size)
 	}
 	op := begin("adaptive_avg_pool1d", &x)
-	return op.avgPool(x, op.adaptiveWindows(1, x, size))
+	return op.adaptiveAvgPool(1, x, size)
 }
 
 // AdaptiveAvgPool2d returns the average of each of size windows that cover x, [N, C, H, W] or [C, H, W]. A size of -1 is
@@ -71,7 +72,7 @@ func AdaptiveAvgPool2d(x *core.Tensor, size []int) *core.Tensor {
 		return handOn(parts, "adaptive_avg_pool2d", x, size)
 	}
 	op := begin("adaptive_avg_pool2d", &x)
-	return op.avgPool(x, op.adaptiveWindows(2, x, size))
+	return op.adaptiveAvgPool(2, x, size)
 }
 
 // AdaptiveAvgPool3d returns the average of each of size windows that cover x, [N, C, D, H, W] or [C, D, H, W]. A size of -1 is
@@ -81,7 +82,20 @@ func AdaptiveAvgPool3d(x *core.Tensor, size []int) *core.Tensor {
 		return handOn(parts, "adaptive_avg_pool3d", x, size)
 	}
 	op := begin("adaptive_avg_pool3d", &x)
-	return op.avgPool(x, op.adaptiveWindows(3, x, size))
+	return op.adaptiveAvgPool(3, x, size)
+}
+
+// adaptiveAvgPool applies windows that cover x. One window of everything is a mean, whose kernels are made for many elements.
+func (op *opContext) adaptiveAvgPool(nd int, x *core.Tensor, size []int) *core.Tensor {
+	p := op.adaptiveWindows(nd, x, size)
+	if op.err != nil || !x.DType().IsFloat() || slices.ContainsFunc(p.out, func(n int) bool { return n != 1 }) {
+		return op.avgPool(x, p)
+	}
+	dims := make([]int, nd)
+	for i := range dims {
+		dims[i] = i - nd
+	}
+	return op.compose(func() *core.Tensor { return Mean(x, dims, true) })
 }
 
 func init() {
