@@ -5,6 +5,7 @@ enum {
   RUN_BYTES = 1 << 15,     // of a unit whose rows are contiguous in both operands
   PACK_ELEMENTS = 1 << 10, // of a unit that is converted through a buffer
   SMALL_PLANE = 64,        // with fewer elements in the plane, tiles span the longest dimension instead
+  SHORT_RUN = 8,           // elements next to each other in the input for which a tiny plane is worth it
   STREAM_BYTES = 1 << 24,  // outputs of at least this size use non-temporal stores
 };
 
@@ -20,14 +21,15 @@ static void widen_rows(plaitk_copy_plan *p, plait_walk *w) {
 }
 
 // Returns the second dimension of the tiles; the first is the innermost one. It is the dimension in which the input is
-// contiguous, or the next outer one. If tiles would be tiny, it is the longest dimension.
-static int64_t second_dim(const plait_walk *w) {
+// contiguous, or the next outer one. If tiles would be tiny, it is the longest dimension, unless the input is read in runs.
+static int64_t second_dim(const plait_walk *w, int64_t in_size) {
   int64_t a = w->ndim - 1, best = a;
   if (w->stride[a][1] != 0)
     for (int64_t d = a - 1; d >= 0; d--)
       if (w->stride[d][1] != 0 && abs64(w->stride[d][1]) < abs64(w->stride[best][1])) best = d;
   if (best == a) best = a - 1;
-  if (w->shape[a] * w->shape[best] < SMALL_PLANE)
+  bool runs = w->stride[best][1] == in_size && w->shape[best] >= SHORT_RUN;
+  if (w->shape[a] * w->shape[best] < SMALL_PLANE && !runs)
     for (int64_t d = a - 1; d >= 0; d--)
       if (w->shape[d] > w->shape[best]) best = d;
   return best;
@@ -81,7 +83,7 @@ void plaitk_copying_plan(plaitk_copy_plan *p, const plait_view *out, const plait
     p->plane.n[0] = w.shape[a], p->plane.out[0] = w.stride[a][0], p->plane.in[0] = w.stride[a][1];
   }
   if (w.ndim > 1) {
-    b = second_dim(&w);
+    b = second_dim(&w, p->in_size);
     p->plane.n[1] = w.shape[b], p->plane.out[1] = w.stride[b][0], p->plane.in[1] = w.stride[b][1];
   }
   p->plane.stream = !p->convert && numel * p->size >= STREAM_BYTES;
