@@ -265,9 +265,9 @@ func repeatDeriv(ctx *core.BackwardContext) {
 	for i := len(repeats) - 1; i >= 0; i-- { // from the last, so that the dimensions before keep their numbers
 		switch {
 		case i < lead:
-			g = Sum(g, []int{i}, false)
+			g = sumRepeated(g, []int{i}, ReduceOptions{})
 		case repeats[i] > 1:
-			g = Sum(Unflatten(g, i, repeats[i], shape[i-lead]), []int{i}, false)
+			g = sumRepeated(Unflatten(g, i, repeats[i], shape[i-lead]), []int{i}, ReduceOptions{})
 		}
 	}
 	ctx.Set(0, g)

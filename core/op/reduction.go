@@ -87,7 +87,7 @@ func spread(t *core.Tensor, shape, dims []int) *core.Tensor {
 
 func spreadDeriv(ctx *core.BackwardContext) {
 	g := ctx.Grad()
-	ctx.Set(0, Sum(g, ctx.Node.Ints, g.Dim() == len(ctx.InputShape(0))))
+	ctx.Set(0, sumRepeated(g, ctx.Node.Ints, ReduceOptions{KeepDim: g.Dim() == len(ctx.InputShape(0))}))
 }
 
 // sumTo returns t summed to shape, which broadcasts to t's.
@@ -108,9 +108,28 @@ func sumToAs(t *core.Tensor, shape []int, d *core.DType) *core.Tensor {
 			dims = append(dims, i)
 		}
 	}
-	s := SumWith(t, dims, ReduceOptions{KeepDim: lead == 0, DType: d})
+	s := sumRepeated(t, dims, ReduceOptions{KeepDim: lead == 0, DType: d})
 	if lead > 0 && s.Err() == nil && s.Dim() != len(shape) {
 		return Reshape(s, shape...)
+	}
+	return s
+}
+
+// sumRepeated is SumWith for gradients, which often repeat one number, or one row, as expanded tensors do: what repeats is read once.
+func sumRepeated(t *core.Tensor, dims []int, o ReduceOptions) *core.Tensor {
+	if t.Err() != nil || t.Parts() != nil || !t.DType().IsFloat() {
+		return SumWith(t, dims, o)
+	}
+	times, strides := 1, t.Strides()
+	for _, d := range dims {
+		if n := t.Size(d); n > 1 && strides[d] == 0 {
+			t = Narrow(t, d, 0, 1)
+			times *= n
+		}
+	}
+	s := SumWith(t, dims, o)
+	if times > 1 {
+		s = Mul(s, core.IntNum(int64(times)))
 	}
 	return s
 }
