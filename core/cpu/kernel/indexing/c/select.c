@@ -1,7 +1,7 @@
 // Reads slices at index tuples: advanced indexing, index_select, embedding.
 #include "indexing.h"
 
-enum { CHUNK_BYTES = 1 << 17, SEGMENT = 1 << 12 };
+enum { CHUNK_BYTES = 1 << 17, SEGMENT = 1 << 12, MOST_SHORT = 64 };
 
 typedef struct {
   char *out;
@@ -35,6 +35,26 @@ static bool copies_rows(const plait_walk *w) {
   return w->ndim == 2 && plait_walk_step(w, 0) == 1 && plait_walk_step(w, 1) == 1 && plait_walk_step(w, 2) == 0 && w->stride[0][1] == 0;
 }
 
+// Whether units are short rows of which the same few elements are taken, as by indices of columns.
+static bool takes_columns(const plait_walk *w) {
+  return w->ndim == 2 && plait_walk_step(w, 1) == 0 && plait_walk_step(w, 2) == 1 && w->stride[0][2] == 0 && plait_walk_inner(w) <= MOST_SHORT;
+}
+
+#define COLUMNS(T)                                                                                           \
+  static void columns_##T(const select_job *job, int64_t first, int64_t last) {                              \
+    const plait_walk *w = &job->walk;                                                                        \
+    int64_t n = plait_walk_inner(w), os = plait_walk_step(w, 0), to = w->stride[0][0], from = w->stride[0][1]; \
+    for (int64_t u = first; u < last; u++) {                                                                 \
+      T *out = (T *)job->out + u * to;                                                                       \
+      const T *in = (const T *)job->in + u * from;                                                           \
+      for (int64_t i = 0; i < n; i++) out[i * os] = in[job->offsets[i]];                                     \
+    }                                                                                                        \
+  }
+COLUMNS(uint8_t)
+COLUMNS(uint16_t)
+COLUMNS(uint32_t)
+COLUMNS(uint64_t)
+
 static void select_chunk(void *arg, int64_t chunk) {
   const select_job *job = arg;
   const plait_walk *w = &job->walk;
@@ -45,6 +65,14 @@ static void select_chunk(void *arg, int64_t chunk) {
       memcpy(job->out + u * row, job->in + job->offsets[u * tuple] * job->size, (size_t)bytes);
     }
     return;
+  }
+  if (takes_columns(w)) {
+    switch (job->size) {
+      case 1: return columns_uint8_t(job, first, last);
+      case 2: return columns_uint16_t(job, first, last);
+      case 4: return columns_uint32_t(job, first, last);
+      default: return columns_uint64_t(job, first, last);
+    }
   }
   int64_t segment = first % job->segments, n = plait_walk_inner(w);
   plait_cursor c;
