@@ -21,6 +21,13 @@ PLAIT_INLINE double FN(sum)(const T *x, int64_t n) {
 // Returns the sum of squares.
 PLAIT_INLINE double FN(sum_squares)(const T *x, int64_t n) {
   double total = 0;
+  if (n < PLAIT_LANES) { // a row that does not fill a vector is faster without
+    for (int64_t i = 0; i < n; i++) {
+      ACC d = LOAD(x[i]);
+      total += (double)(d * d);
+    }
+    return total;
+  }
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     int64_t end = plait_min64(n, b + SUM_BLOCK), i = b;
     ACC s[PLAIT_LANES] = {0};
@@ -72,6 +79,18 @@ PLAIT_INLINE double FN(deviations)(const T *x, int64_t n, ACC center, double *of
 // LeVeque's update.
 PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
   double m = 0, m2 = 0;
+  if (n > 0 && n < PLAIT_LANES) {
+    double first = (double)LOAD(x[0]);
+    for (int64_t i = 1; i < n; i++) m += (double)LOAD(x[i]) - first;
+    m /= (double)n;
+    for (int64_t i = 0; i < n; i++) {
+      double d = (double)LOAD(x[i]) - first - m;
+      m2 += d * d;
+    }
+    *mean = first + m;
+    if (m2 - m2 == 0) return m2;
+    m = m2 = 0; // what is not finite goes the other way
+  }
   for (int64_t b = 0; b < n; b += STAT_BLOCK) {
     int64_t len = plait_min64(n - b, STAT_BLOCK);
     double few[SAMPLES], off;
@@ -95,6 +114,15 @@ PLAIT_INLINE double FN(moments)(const T *x, int64_t n, double *mean) {
 // Sets *s to the sum of g and *sx to that of g*(x - mean), where g = dy*w, or dy if w is NULL.
 PLAIT_INLINE void FN(grad_sums)(const T *x, const T *dy, const ACC *w, int64_t n, ACC mean, double *s, double *sx) {
   double total = 0, totalx = 0;
+  if (n < PLAIT_LANES) {
+    for (int64_t i = 0; i < n; i++) {
+      ACC g = LOAD(dy[i]) * (w ? w[i] : 1);
+      total += (double)g;
+      totalx += (double)(g * (LOAD(x[i]) - mean));
+    }
+    *s = total, *sx = totalx;
+    return;
+  }
   for (int64_t b = 0; b < n; b += SUM_BLOCK) {
     int64_t end = plait_min64(n, b + SUM_BLOCK), i = b;
     ACC u[PLAIT_LANES] = {0}, v[PLAIT_LANES] = {0};
