@@ -110,7 +110,8 @@ def test_products_of_reflections_and_roots():
 def symmetric(shape, dtype, hermitian, hollow):
     x = RNG.normal(size=shape) + (1j * RNG.normal(size=shape) if dtype == plait.complex128 else 0)
     x = x + (x.conj() if hermitian else x).swapaxes(-1, -2)
-    return plait.tensor(x * (1 - np.eye(shape[-1])) if hollow else x, dtype=dtype)
+    eye = np.eye(shape[-1])
+    return plait.tensor(x * (1 - eye) if hollow else x + 4 * shape[-1] * eye, dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
@@ -121,7 +122,7 @@ def test_ldl(dtype, hermitian, n, hollow):
     b = plait.randn(3, n, 2, dtype=dtype)
     ld, pivots, info = linalg.ldl_factor_ex(a.tril(), hermitian=hermitian)  # the upper triangle is not read
     assert not info.any() and pivots.dtype == plait.int32 and (ld.triu(1) == 0).all()
-    assert (pivots < 0).any() == hollow or n == 30
+    assert (pivots < 0).any() == hollow  # blocks of two where the diagonal is 0, none where it is large
     x = linalg.ldl_solve(ld, pivots, b, hermitian=hermitian)
     assert x.shape == (2, 3, n, 2) and np.allclose((a @ x).numpy(), b.numpy())
     b.requires_grad_()
