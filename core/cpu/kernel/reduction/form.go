@@ -14,6 +14,7 @@ type form struct {
 
 	pairs               bool // elements are the parts of complex numbers
 	columns, gather     bool
+	abreast             bool
 	width, fold         int
 	pieces, piece, unit int
 	chunks              int
@@ -27,6 +28,11 @@ const (
 	blockRows      = 64
 	blockElems     = 4096
 	batch          = 256
+
+	// Rows of up to `short` elements, and as short columns in blocks narrower than `narrow`, are reduced in groups.
+	short  = 32
+	narrow = 64
+	group  = 128
 
 	// vector is the width of a row that fills vectors, and fewRows the number of wider rows that are worth their states.
 	vector  = 16
@@ -82,8 +88,9 @@ func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int6
 }
 
 // plan chooses blocks of rows or columns and splits the work. An element costs as much as `work` additions. twice says
-// that blocks are read twice.
-func (f *form) plan(work int, ordered, twice bool) {
+// that blocks are read twice. moments says that rows do not
+// become columns.
+func (f *form) plan(work int, ordered, twice, moments bool) {
 	var k, r kernel.Dim
 	if f.nk > 0 {
 		k = f.keep[f.nk-1]
@@ -93,6 +100,13 @@ func (f *form) plan(work int, ordered, twice bool) {
 	}
 	f.fold = 1
 	f.columns = f.nk > 0 && (f.nr == 0 || k.Reach() < r.Reach())
+	if f.nr <= 1 && f.reduced > 0 && f.reduced <= short && !f.pairs && (f.columns && k.Size < narrow || !f.columns && !moments) {
+		f.abreast = true
+		f.pieces, f.piece = 1, f.reduced
+		f.unit = (minWork/(f.reduced*work) + group) / group * group
+		f.chunks = (f.kept + f.unit - 1) / f.unit
+		return
+	}
 	if !f.columns {
 		f.gather = f.nr > 0 && r.In != 1
 		// Rows that interleave in memory are read together, in the order of memory.

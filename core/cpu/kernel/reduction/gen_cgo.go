@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xefffff88
+#cgo CFLAGS: -DPLAIT_HEADERS=0x8890c870
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

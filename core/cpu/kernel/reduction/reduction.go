@@ -85,7 +85,8 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t, out, out2 *core.Operan
 		if f.kept == 0 {
 			return
 		}
-		f.plan(workOf(op), ordered, op == C.REDUCE_VAR || op == C.REDUCE_STD || op == C.REDUCE_LOGSUMEXP)
+		moments := op == C.REDUCE_VAR || op == C.REDUCE_STD
+		f.plan(workOf(op), ordered, moments || op == C.REDUCE_LOGSUMEXP, moments)
 	}
 	plan(in.Complex())
 	if f.pairs && f.columns && op != C.REDUCE_PROD { // columns of parts are summed as columns of real numbers
@@ -142,6 +143,9 @@ func (f *form) fill(r *C.struct_plaitk_reduction) {
 	}
 	if f.gather {
 		r.gather = 1
+	}
+	if f.abreast {
+		r.abreast = 1
 	}
 	if f.pairs {
 		r.pairs = 1

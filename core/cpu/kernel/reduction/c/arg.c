@@ -226,10 +226,11 @@ FIND_FLOAT(min, bf16, uint16_t, find_key_u16, 0x7f80u)
     }                                                                                                       \
     S *value = s.a;                                                                                         \
     int64_t *index = s.b;                                                                                   \
-    for (int64_t j = 0; j < n; j++) {                                                                       \
-      if (index[j] >= 0 && !BEATS((S)best[j], value[j])) continue;                                          \
-      value[j] = (S)best[j];                                                                                \
-      index[j] = at + row[j];                                                                               \
+    SIMD for (int64_t j = 0; j < n; j++) {                                                                  \
+      S v = (S)best[j], last = value[j];                                                                    \
+      bool take = (index[j] < 0) | BEATS(v, last);                                                          \
+      value[j] = SELECT_##S(take, v, last);                                                                 \
+      index[j] = SELECT_int64_t(take, at + row[j], index[j]);                                               \
     }                                                                                                       \
   }
 

@@ -198,6 +198,10 @@ void plaitk_reduction_merge(const struct plaitk_reduction *r, struct state dst, 
   case PLAIT_I64:                                                  \
   case PLAIT_U64: STORE_INTS(int64_t); break;
 
+PLAIT_CLONES static void store_floats(float *restrict out, const double *v, int64_t n) {
+  SIMD EACH out[i] = (float)v[i];
+}
+
 static void store_doubles(void *out, int dtype, int64_t offset, int64_t stride, const double *v, int64_t n) {
   switch (dtype) {
     STORE_EACH_INT
@@ -208,7 +212,11 @@ static void store_doubles(void *out, int dtype, int64_t offset, int64_t stride, 
     STORE(uint16_t, plait_f32_to_bf16((float)v[i]));
     break;
   case PLAIT_F32:
-    STORE(float, v[i]);
+    if (stride == 1) {
+      store_floats((float *)out + offset, v, n);
+    } else {
+      STORE(float, v[i]);
+    }
     break;
   default:
     STORE(double, v[i]);
@@ -227,7 +235,9 @@ static void store_ints(void *out, int dtype, int64_t offset, int64_t stride, con
 }
 
 // The compensation of a sum that overflowed is NaN, and is ignored.
-static double sum_value(double sum, double comp) { return comp != comp ? sum : sum + comp; }
+PLAIT_CLONES static void sum_values(const double *sum, const double *comp, double *v, int64_t n) {
+  SIMD EACH v[i] = sum[i] + plait_vm_pick(comp[i] == comp[i], comp[i], 0);
+}
 
 static void store_moments(const struct plaitk_reduction *r, struct state s, int64_t n, int64_t offset, int64_t stride) {
   const double *mean = s.b, *m2 = s.c;
@@ -244,22 +254,18 @@ static void store_moments(const struct plaitk_reduction *r, struct state s, int6
 }
 
 static void store_sums(const struct plaitk_reduction *r, struct state s, int64_t n, int64_t offset, int64_t stride) {
-  const double *a = s.a, *b = s.b;
   double v[REDUCE_WIDTH];
-  EACH {
-    double x = sum_value(a[i], b[i]);
-    switch (r->op) {
-    case REDUCE_MEAN:
-      x /= (double)r->reduced;
-      break;
-    case REDUCE_NORM2:
-      x = sqrt(x);
-      break;
-    case REDUCE_NORMP:
-      x = pow(x, 1 / r->param);
-      break;
-    }
-    v[i] = x;
+  sum_values(s.a, s.b, v, n);
+  switch (r->op) {
+  case REDUCE_MEAN:
+    EACH v[i] /= (double)r->reduced;
+    break;
+  case REDUCE_NORM2:
+    EACH v[i] = sqrt(v[i]);
+    break;
+  case REDUCE_NORMP:
+    EACH v[i] = pow(v[i], 1 / r->param);
+    break;
   }
   store_doubles(r->out, r->out_dtype, offset, stride, v, n);
 }

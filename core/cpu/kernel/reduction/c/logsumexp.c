@@ -117,8 +117,36 @@ PLAIT_INLINE float term_value(float d, float least) {
     }                                                                                                       \
   }
 
-#define LOGSUMEXP_COLS(NAME, F, T, U, C, TERM)                                                              \
-  PLAIT_CLONES static void NAME##_cols(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
+// The sums of columns of any length, and of a few elements in the order of rows.
+#define TOTAL_ALL(T, C, TERM)                \
+  for (int64_t r = 0; r < rows; r++) {       \
+    const T *q = p + r * stride;             \
+    SIMD for (int64_t j = 0; j < n; j++) {   \
+      C top = tops[j];                       \
+      sum[j] += TERM(q[j]);                  \
+    }                                        \
+  }
+#define TOTAL_FEW(T, C, TERM)                                                                                 \
+  for (int64_t first = 0; first < n; first += FEW_STRIP) {                                                    \
+    int64_t m = n - first < FEW_STRIP ? n - first : FEW_STRIP;                                                \
+    C t[64 / sizeof(C)][FEW_STRIP];                                                                           \
+    FOLD_FEW(t, p + first, rows, stride, m, C, 256 / (int)sizeof(C), FEW_##TERM, 0);                          \
+    SIMD for (int64_t j = 0; j < m; j++) sum[first + j] = t[0][j];                                            \
+  }                                                                                                           \
+  SIMD for (int64_t j = 0; j < n; j++) ((double *)s.a)[j] = -INFINITY, ((double *)s.b)[j] = 0;
+#define FEW(C, TERM, x)       \
+  ({                          \
+    C top = tops[first + j];  \
+    TERM(x);                  \
+  })
+#define FEW_TERM_F16(x) FEW(float, TERM_F16, x)
+#define FEW_TERM_BF16(x) FEW(float, TERM_BF16, x)
+#define FEW_TERM_F32(x) FEW(float, TERM_F32, x)
+#define FEW_TERM_F64(x) FEW(double, TERM_F64, x)
+
+
+#define LOGSUMEXP_COLS(NAME, F, T, U, C, TOTAL, TERM)                                                       \
+  PLAIT_CLONES static void NAME(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at,        \
                                        double param, struct state s) {                                      \
     (void)at, (void)param;                                                                                  \
     const float least = least_term;                                                                         \
@@ -133,13 +161,7 @@ PLAIT_INLINE float term_value(float d, float least) {
     const U *bits = in;                                                                                     \
     FOLD_COLS(keys, bits, rows, stride, n, s.far, U, key_max_##F, OP_MAX);                                  \
     SIMD for (int64_t j = 0; j < n; j++) tops[j] = key_value_max_##F(keys[j]);                              \
-    for (int64_t r = 0; r < rows; r++) {                                                                    \
-      const T *q = p + r * stride;                                                                          \
-      SIMD for (int64_t j = 0; j < n; j++) {                                                                \
-        C top = tops[j];                                                                                    \
-        sum[j] += TERM(q[j]);                                                                               \
-      }                                                                                                     \
-    }                                                                                                       \
+    TOTAL(T, C, TERM)                                                                                       \
     double *m = s.a, *t = s.b;                                                                              \
     SIMD for (int64_t j = 0; j < n; j++) {                                                                  \
       double x = (double)tops[j], y = OP_FMAX(m[j], x);                                                     \
@@ -156,13 +178,17 @@ LOGSUMEXP_ROWS(logsumexp_bf16, bf16, uint16_t, uint16_t, LOAD_BF16)
 LOGSUMEXP_ROWS(logsumexp_f32, f32, float, uint32_t, LOAD_SAME)
 LOGSUMEXP_ROWS_TWICE(logsumexp_f64, f64, double, uint64_t, double, 32, TERM_F64)
 
-LOGSUMEXP_COLS(logsumexp_f16, f16, uint16_t, uint16_t, float, TERM_F16)
-LOGSUMEXP_COLS(logsumexp_bf16, bf16, uint16_t, uint16_t, float, TERM_BF16)
-LOGSUMEXP_COLS(logsumexp_f32, f32, float, uint32_t, float, TERM_F32)
-LOGSUMEXP_COLS(logsumexp_f64, f64, double, uint64_t, double, TERM_F64)
+LOGSUMEXP_COLS(logsumexp_f16_cols, f16, uint16_t, uint16_t, float, TOTAL_ALL, TERM_F16)
+LOGSUMEXP_COLS(logsumexp_f16_few, f16, uint16_t, uint16_t, float, TOTAL_FEW, TERM_F16)
+LOGSUMEXP_COLS(logsumexp_bf16_cols, bf16, uint16_t, uint16_t, float, TOTAL_ALL, TERM_BF16)
+LOGSUMEXP_COLS(logsumexp_bf16_few, bf16, uint16_t, uint16_t, float, TOTAL_FEW, TERM_BF16)
+LOGSUMEXP_COLS(logsumexp_f32_cols, f32, float, uint32_t, float, TOTAL_ALL, TERM_F32)
+LOGSUMEXP_COLS(logsumexp_f32_few, f32, float, uint32_t, float, TOTAL_FEW, TERM_F32)
+LOGSUMEXP_COLS(logsumexp_f64_cols, f64, double, uint64_t, double, TOTAL_ALL, TERM_F64)
+LOGSUMEXP_COLS(logsumexp_f64_few, f64, double, uint64_t, double, TOTAL_FEW, TERM_F64)
 
 const struct leaf *plaitk_reduction_logsumexp_leaf(int dtype) {
-  static const struct leaf leaves[] = {LEAF(logsumexp_f16), LEAF(logsumexp_bf16), LEAF(logsumexp_f32),
-                                       LEAF(logsumexp_f64)};
+  static const struct leaf leaves[] = {SUM_LEAF(logsumexp_f16), SUM_LEAF(logsumexp_bf16), SUM_LEAF(logsumexp_f32),
+                                       SUM_LEAF(logsumexp_f64)};
   return plait_is_float(dtype) ? &leaves[dtype - PLAIT_F16] : NULL;
 }

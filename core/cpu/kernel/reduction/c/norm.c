@@ -25,9 +25,9 @@
 #define FLUSH_ABSMIN_F64(s, k, v) FLUSH_FMIN(s, k, key_value_absmin_f64(v))
 
 #define NORM_LEAVES(SUFFIX, T, C, L, ABS, SQR, POW)              \
-  FOLD_LEAF(abs_##SUFFIX, T, C, L, ABS, 0, OP_ADD, FLUSH_SUM)    \
-  FOLD_LEAF(square_##SUFFIX, T, C, L, SQR, 0, OP_ADD, FLUSH_SUM) \
-  FOLD_LEAF(pow_##SUFFIX, T, C, L, POW, 0, OP_ADD, FLUSH_SUM)
+  SUM_LEAVES(abs_##SUFFIX, T, C, L, ABS)                         \
+  SUM_LEAVES(square_##SUFFIX, T, C, L, SQR)                      \
+  SUM_LEAVES(pow_##SUFFIX, T, C, L, POW)
 
 NORM_LEAVES(f16, uint16_t, float, 64, ABS_F16, SQUARE_F16, POW_F16)
 NORM_LEAVES(bf16, uint16_t, float, 64, ABS_BF16, SQUARE_BF16, POW_BF16)
@@ -43,11 +43,11 @@ FOLD_LEAF(absmin_bf16, uint16_t, uint16_t, 128, key_absmin_bf16, 0, OP_MAX, FLUS
 FOLD_LEAF(absmin_f32, uint32_t, uint32_t, 64, key_absmin_f32, 0, OP_MAX, FLUSH_ABSMIN_F32)
 FOLD_LEAF(absmin_f64, uint64_t, uint64_t, 32, key_absmin_f64, 0, OP_MAX, FLUSH_ABSMIN_F64)
 
-#define LEAVES(name) {LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
+#define LEAVES(LEAF, name) {LEAF(name##_f16), LEAF(name##_bf16), LEAF(name##_f32), LEAF(name##_f64)}
 
 const struct leaf *plaitk_reduction_norm_leaf(int op, int dtype) {
-  static const struct leaf abs1[] = LEAVES(abs), squares[] = LEAVES(square), pows[] = LEAVES(pow),
-                           maxima[] = LEAVES(absmax), minima[] = LEAVES(absmin);
+  static const struct leaf abs1[] = LEAVES(SUM_LEAF, abs), squares[] = LEAVES(SUM_LEAF, square), pows[] = LEAVES(SUM_LEAF, pow),
+                           maxima[] = LEAVES(LEAF, absmax), minima[] = LEAVES(LEAF, absmin);
   int i = dtype - PLAIT_F16;
   if (i < 0) return NULL;
   switch (op) {

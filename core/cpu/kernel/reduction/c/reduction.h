@@ -4,13 +4,15 @@
 // *leaf* reduces one contiguous block (a few rows, or a few hundred columns) into a running *state* for each result.
 // run.c iterates over the blocks, and finish.c turns states into results. The shape decides how the work is split, and
 // states are merged in a fixed order, so the bits of a result do not depend on threads. Leaves sum in a fixed number of
-// lanes, so they do not depend on the vector width either.
+// lanes, so they do not depend on the vector width either. Short rows are copied to be columns of a block, which take one
+// call for many.
 #ifndef PLAITK_REDUCTION_H
 #define PLAITK_REDUCTION_H
 
 #include <math.h>
 
 #include "keys.h"
+#include "../../../include/plait_abreast.h"
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_pool.h"
 #include "../../../include/plait_stream.h"
@@ -58,6 +60,7 @@ struct plaitk_reduction {
   double param;     // the p of a norm, or the correction of a variance
   int32_t op, dtype, out_dtype;
   int32_t columns;  // 1: blocks are columns, and the innermost kept dimension has the smallest stride; 0: blocks are rows
+  int32_t abreast;  // 1: rows or columns are short, and copied so that they become long rows of a block
   int32_t pairs;    // 1: elements are pairs, the parts of complex numbers, also in strides of the input. Each has two states.
   int32_t gather;   // 1: the smallest stride is not 1, so blocks are copied before they are reduced
   int32_t nk, nr;
@@ -90,10 +93,13 @@ struct state {
 // 0 to n-1. `at` is the index of the first element (of the first row) along the reduced dimensions.
 typedef void (*leaf_fn)(const void *p, int64_t rows, int64_t stride, int64_t n, int64_t at, double param, struct state s);
 
+// `few` is a column leaf for all rows if they are at most PLAIT_ABREAST_N. It sets the states, which are sums in the order of the
+// row leaf. Other ops, without one, use the column leaf.
 struct leaf {
-  leaf_fn rows, cols;
+  leaf_fn rows, cols, few;
 };
-#define LEAF(name) {name##_rows, name##_cols}
+#define LEAF(name) {name##_rows, name##_cols, NULL}
+#define SUM_LEAF(name) {name##_rows, name##_cols, name##_few}
 
 // Each file of leaves has one table.
 const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype);
@@ -319,6 +325,47 @@ PLAIT_INLINE void fold_fetch(const void *p, int64_t stride, int64_t n) {
     SIMD for (int64_t j = 0; j < n; j++) acc[j] = (C)(IDENTITY);                                            \
     FOLD_COLS(acc, p, rows, stride, n, s.far, C, MAP, OP);                                                  \
     SIMD for (int64_t j = 0; j < n; j++) FLUSH(s, j, acc[j]);                                               \
+  }
+
+// FOLD_FEW sets t[0][j] to the sum of MAP(x) over column j of at most PLAIT_ABREAST_N rows, in FOLD_ROW's order. t has L/4 rows,
+// and m <= FEW_STRIP. `zero` must not be a constant that the compiler sees, or it calls for slow copies of memory.
+#define FEW_STRIP 64
+#define FOLD_FEW(t, p, rows, stride, m, C, L, MAP, zero)                                    \
+  do {                                                                                      \
+    enum { Q = (L) / 4 };                                                                   \
+    int64_t lanes_ = (rows) < Q ? (rows) : Q, full_ = (rows) / Q * Q;                       \
+    for (int64_t r_ = 0; r_ < (rows); r_++) {                                               \
+      __typeof__(p) q_ = (p) + r_ * (stride);                                               \
+      C *to_ = (t)[r_ < full_ ? r_ % Q : full_ > 0 ? Q - (rows) + r_ : r_];                 \
+      if (r_ < lanes_) {                                                                    \
+        SIMD for (int64_t j = 0; j < (m); j++) to_[j] = (C)MAP(q_[j]) + (zero);             \
+      } else {                                                                              \
+        SIMD for (int64_t j = 0; j < (m); j++) to_[j] += (C)MAP(q_[j]);                     \
+      }                                                                                     \
+    }                                                                                       \
+    for (int64_t h_ = Q / 2; h_ > 0; h_ /= 2) {                                             \
+      for (int64_t r_ = 0; r_ < h_ && r_ + h_ < lanes_; r_++) {                             \
+        SIMD for (int64_t j = 0; j < (m); j++) (t)[r_][j] += (t)[r_ + h_][j];               \
+      }                                                                                     \
+      lanes_ = lanes_ < h_ ? lanes_ : h_;                                                   \
+    }                                                                                       \
+  } while (0)
+
+// SUM_LEAVES defines the leaves of a sum of floats.
+#define SUM_LEAVES(NAME, T, C, L, MAP)                                                                     \
+  FOLD_LEAF(NAME, T, C, L, MAP, 0, OP_ADD, FLUSH_SUM)                                                      \
+  PLAIT_CLONES static void NAME##_few(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at, \
+                                      double param, struct state s) {                                      \
+    (void)param;                                                                                           \
+    const C zero = (C)at;                                                                                  \
+    double *sum = s.a, *comp = s.b;                                                                        \
+    for (int64_t first = 0; first < n; first += FEW_STRIP) {                                               \
+      const T *p = (const T *)in + first;                                                                  \
+      int64_t m = n - first < FEW_STRIP ? n - first : FEW_STRIP;                                           \
+      C t[(L) / 4][FEW_STRIP];                                                                             \
+      FOLD_FEW(t, p, rows, stride, m, C, L, MAP, zero);                                                    \
+      SIMD for (int64_t j = 0; j < m; j++) sum[first + j] = t[0][j], comp[first + j] = 0;                    \
+    }                                                                                                      \
   }
 
 #endif

@@ -6,6 +6,7 @@ struct job {
   leaf_fn fn;
   int64_t size; // bytes of an element
   int64_t rows; // rows of a block of columns
+  bool sets;    // the leaf sets states
 };
 
 static const struct leaf *find_leaf(const struct plaitk_reduction *r) {
@@ -194,6 +195,39 @@ static void unfold(const struct plaitk_reduction *r, struct state s, int64_t wid
   for (int64_t f = r->fold / 2; f > 0; f /= 2) plaitk_reduction_merge(r, s, state_at(s, f * width), f * width);
 }
 
+// abreast_chunk reduces short rows or columns as the columns of blocks.
+static void abreast_chunk(void *arg, int64_t chunk) {
+  const struct job *j = arg;
+  const struct plaitk_reduction *r = j->r;
+  double words[3][PLAIT_ABREAST];
+  uint64_t block[PLAIT_ABREAST_BLOCK];
+  struct state s = {words[0], words[1], words[2], false};
+  struct plait_lines l = {.n = r->reduced, .nk = r->nk, .size = r->ksize, .step = r->kin};
+  inner(r->nr, r->rsize, r->rin, &l.stride);
+  int64_t step, run = inner(r->nk, r->ksize, r->kin, &step), out_step, last = min64((chunk + 1) * r->unit, r->kept);
+  inner(r->nk, r->ksize, r->kout, &out_step);
+  bool flat = true; // results are one run
+  for (int d = 1; d < r->nk; d++) flat &= r->kout[d - 1] == r->ksize[d] * r->kout[d];
+  for (int64_t k = chunk * r->unit, n; k < last; k += n) {
+    n = min64(last - k, PLAIT_ABREAST);
+    if (!j->sets) plaitk_reduction_init(r, s, n);
+    if (step == 1 && k % run + n <= run) {
+      j->fn((const char *)r->in + plait_lines_offset(&l, k) * j->size, l.n, l.stride, n, 0, r->param, s);
+    } else {
+      plait_abreast_load(block, r->in, &l, k, n, j->size);
+      j->fn(block, l.n, PLAIT_ABREAST_PITCH, n, 0, r->param, s);
+    }
+    if (flat) {
+      plaitk_reduction_store(r, s, n, k * out_step, out_step);
+      continue;
+    }
+    for (int64_t at = 0, part; at < n; at += part) {
+      part = min64(run - (k + at) % run, n - at);
+      store(r, state_at(s, at), k + at, part);
+    }
+  }
+}
+
 static void cols_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_reduction *r = j->r;
@@ -237,7 +271,13 @@ int64_t plaitk_reduction_run(plait_pool *pool, const struct plaitk_reduction *r)
   if (leaf == NULL) return 1;
   bool twice = r->op == REDUCE_VAR || r->op == REDUCE_STD || r->op == REDUCE_LOGSUMEXP;
   struct job j = {r, r->columns ? leaf->cols : leaf->rows, per_element(r) * plait_dtype_size(r->dtype),
-                  twice ? REDUCE_ROWS_TWO : REDUCE_ROWS};
+                  twice ? REDUCE_ROWS_TWO : REDUCE_ROWS, false};
+  if (r->abreast) {
+    j.sets = leaf->few != NULL;
+    j.fn = j.sets ? leaf->few : leaf->cols;
+    plait_parallel(pool, r->chunks, abreast_chunk, &j);
+    return 0;
+  }
   plait_parallel(pool, r->chunks, r->columns ? cols_chunk : rows_chunk, &j);
   if (r->pieces > 1) plait_parallel(pool, (r->kept + JOIN - 1) / JOIN, join_chunk, &j);
   return 0;

@@ -14,19 +14,19 @@ FOLD_LEAF(sum_u16, uint16_t, uint32_t, 64, LOAD_SAME, 0, OP_ADD, FLUSH_COUNT)
 FOLD_LEAF(sum_u32, uint32_t, uint64_t, 32, LOAD_SAME, 0, OP_ADD, FLUSH_WRAP)
 FOLD_LEAF(sum_i32, int32_t, uint64_t, 32, LOAD_WIDE, 0, OP_ADD, FLUSH_WRAP)
 FOLD_LEAF(sum_i64, int64_t, uint64_t, 32, LOAD_SAME, 0, OP_ADD, FLUSH_WRAP)
-FOLD_LEAF(sum_f16, uint16_t, float, 64, LOAD_F16, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(sum_bf16, uint16_t, float, 64, LOAD_BF16, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(sum_f32, float, float, 64, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(sum_f64, double, double, 32, LOAD_SAME, 0, OP_ADD, FLUSH_SUM)
+SUM_LEAVES(sum_f16, uint16_t, float, 64, LOAD_F16)
+SUM_LEAVES(sum_bf16, uint16_t, float, 64, LOAD_BF16)
+SUM_LEAVES(sum_f32, float, float, 64, LOAD_SAME)
+SUM_LEAVES(sum_f64, double, double, 32, LOAD_SAME)
 
 // NaN does not count in sums of floats.
 #define LOAD_KNOWN(x) ((x) == (x) ? (x) : 0)
 #define LOAD_KNOWN_F16(x) LOAD_KNOWN(plait_f16_to_f32(x))
 #define LOAD_KNOWN_BF16(x) LOAD_KNOWN(plait_bf16_to_f32(x))
-FOLD_LEAF(nansum_f16, uint16_t, float, 64, LOAD_KNOWN_F16, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(nansum_bf16, uint16_t, float, 64, LOAD_KNOWN_BF16, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(nansum_f32, float, float, 64, LOAD_KNOWN, 0, OP_ADD, FLUSH_SUM)
-FOLD_LEAF(nansum_f64, double, double, 32, LOAD_KNOWN, 0, OP_ADD, FLUSH_SUM)
+SUM_LEAVES(nansum_f16, uint16_t, float, 64, LOAD_KNOWN_F16)
+SUM_LEAVES(nansum_bf16, uint16_t, float, 64, LOAD_KNOWN_BF16)
+SUM_LEAVES(nansum_f32, float, float, 64, LOAD_KNOWN)
+SUM_LEAVES(nansum_f64, double, double, 32, LOAD_KNOWN)
 
 // Products are double: partial products of float32 data rarely overflow there unless the whole product does.
 FOLD_LEAF(prod_u8, uint8_t, uint64_t, 32, LOAD_SAME, 1, OP_MUL, FLUSH_IPROD)
@@ -65,11 +65,22 @@ FOLD_LEAF(count_f64, double, uint64_t, 32, LOAD_NONZERO, 0, OP_ADD, FLUSH_COUNT)
 #define count_bf16_rows count_f16_rows
 #define count_bf16_cols count_f16_cols
 
+// Integers are added in any order.
+#define sum_u8_few NULL
+#define sum_i8_few NULL
+#define sum_i16_few NULL
+#define sum_u16_few NULL
+#define sum_i32_few NULL
+#define sum_u32_few NULL
+#define sum_i64_few NULL
+#define sum_u64_few NULL
+
 const struct leaf *plaitk_reduction_sum_leaf(int op, int dtype) {
-  static const struct leaf sums[] = {PLAIT_BY_DTYPE(LEAF, sum)};
+  static const struct leaf sums[] = {PLAIT_BY_DTYPE(SUM_LEAF, sum)};
   static const struct leaf prods[] = {PLAIT_BY_DTYPE(LEAF, prod)};
   static const struct leaf counts[] = {PLAIT_BY_DTYPE(LEAF, count)};
-  static const struct leaf known[] = {LEAF(nansum_f16), LEAF(nansum_bf16), LEAF(nansum_f32), LEAF(nansum_f64)};
+  static const struct leaf known[] = {SUM_LEAF(nansum_f16), SUM_LEAF(nansum_bf16), SUM_LEAF(nansum_f32),
+                                      SUM_LEAF(nansum_f64)};
   switch (op) {
   case REDUCE_NANSUM:
     return plait_is_float(dtype) ? &known[dtype - PLAIT_F16] : NULL;
