@@ -103,6 +103,9 @@ func run(ctx *kernel.Context, c *core.Call, op C.int32_t) error {
 	if s.columns != 0 {
 		width = C.SCAN_WIDTH
 	}
+	if s.columns == 0 && s.pairs == 0 && n <= C.PLAIT_ABREAST_N && lines >= fewLines {
+		s.abreast, width, run = 1, C.PLAIT_ABREAST, lines
+	}
 	groups := lines / run * ((run + width - 1) / width)
 	pieces, piece := 1, n
 	if lines <= fewLines && n >= (2+2*int(s.pairs))*chunk {

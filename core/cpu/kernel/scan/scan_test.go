@@ -175,6 +175,64 @@ func TestScansAgreeWithReference(t *testing.T) {
 	}
 }
 
+// Short lines are scanned side by side, forwards and in reverse.
+func TestShortScansAgreeWithReference(t *testing.T) {
+	shapes := [][]int{{300, 3}, {131, 4}, {260, 32}, {50, 5, 3}, {70, 16, 4}, {9, 8, 7}}
+	for n := 1; n <= 40; n++ {
+		shapes = append(shapes, []int{n*7%40 + 1, n}, []int{n%6 + 1, n, n*3%21 + 1})
+	}
+	for i, shape := range shapes {
+		l := kerneltest.Layouts[i%len(kerneltest.Layouts)]
+		for _, d := range core.RealDTypes() {
+			t.Run(fmt.Sprint(shape, l.Name, d), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(2, uint64(d)))
+				in, flipped := l.Make(t, d, shape), kerneltest.New(t, d, shape)
+				for round := range 2 {
+					kerneltest.Random(r, in, round > 0)
+					x := kerneltest.Values(in)
+					lines(shape, 1, func(at []int) {
+						for i, p := range at {
+							kerneltest.Set(flipped, x[at[len(at)-1-i]], p)
+						}
+					})
+					for _, ref := range references {
+						if ref.floats && !d.IsFloat() {
+							continue
+						}
+						check(t, ref, d, in, 1, launch(t, ref, d, in, 1, 1))
+						if ref.indexed {
+							continue
+						}
+						out := kerneltest.New(t, ref.result(d), shape)
+						kerneltest.Call{Kernel: ref.name, Ints: []int{1, 1}, In: []*rawtensor.Tensor{in}, Out: []*rawtensor.Tensor{out}}.MustRun(t)
+						got, want := kerneltest.Values(out), kerneltest.Values(launch(t, ref, d, flipped, 1, 1)[0])
+						lines(shape, 1, func(at []int) {
+							for i, p := range at {
+								if g, w := got[p], want[at[len(at)-1-i]]; !near(ref.result(d), w, g, 0) {
+									require.Fail(t, "wrong value in reverse", "%s at %d: want %v, got %v", ref.name, i, w, g)
+								}
+							}
+						})
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestShortScansOnManyThreads(t *testing.T) {
+	for _, shape := range [][]int{{70_001, 3}, {9_001, 5, 3}} {
+		in := kerneltest.New(t, core.Float32, shape)
+		kerneltest.Random(rand.New(rand.NewPCG(4, 5)), in, true)
+		for _, ref := range references {
+			one, many := launch(t, ref, core.Float32, in, 1, 1), launch(t, ref, core.Float32, in, 1, 4)
+			for i := range one {
+				kerneltest.RequireSameBits(t, one[i], many[i])
+			}
+		}
+	}
+}
+
 // Long lines are split into pieces. The bits must not depend on the number of threads.
 func TestLongScans(t *testing.T) {
 	for _, c := range []struct {

@@ -24,32 +24,31 @@ static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *
   return offset;
 }
 
+static void fill_double(double *p, double v, int64_t n) {
+  for (int64_t i = 0; i < n; i++) p[i] = v;
+}
+
+static void fill_int(int64_t *p, int64_t v, int64_t n) {
+  for (int64_t i = 0; i < n; i++) p[i] = v;
+}
+
 static void init(const struct plaitk_scan *s, struct scan_state t, int64_t n) {
-  bool f = plait_is_float(s->dtype);
-  double *a = t.a, *b = t.b;
-  int64_t *ia = t.a, *ib = t.b;
-  for (int64_t i = 0; i < n; i++) {
-    switch (s->op) {
-    case SCAN_SUM:
-      ia[i] = 0; // also the bits of 0.0
-      if (s->pairs) b[i] = 0;
-      break;
-    case SCAN_PROD:
-      if (f) {
-        a[i] = 1;
-      } else {
-        ia[i] = 1;
-      }
-      if (s->pairs) b[i] = 0;
-      break;
-    case SCAN_LOGSUMEXP:
-      a[i] = -INFINITY;
-      b[i] = 0;
-      break;
-    default:
-      ia[i] = 0;
-      ib[i] = -1;
-    }
+  switch (s->op) {
+  case SCAN_SUM:
+    fill_int(t.a, 0, n); // also the bits of 0.0
+    if (s->pairs) fill_double(t.b, 0, n);
+    break;
+  case SCAN_PROD:
+    plait_is_float(s->dtype) ? fill_double(t.a, 1, n) : fill_int(t.a, 1, n);
+    if (s->pairs) fill_double(t.b, 0, n);
+    break;
+  case SCAN_LOGSUMEXP:
+    fill_double(t.a, -INFINITY, n);
+    fill_double(t.b, 0, n);
+    break;
+  default:
+    fill_int(t.a, 0, n);
+    fill_int(t.b, -1, n);
   }
 }
 
@@ -152,6 +151,37 @@ static void lines_chunk(void *arg, int64_t chunk) {
   }
 }
 
+// abreast_chunk scans groups of short lines as columns of blocks.
+static void abreast_chunk(void *arg, int64_t chunk) {
+  const struct job *j = arg;
+  const struct plaitk_scan *s = j->s;
+  double words[2][SCAN_WIDTH];
+  uint64_t in[PLAIT_ABREAST_BLOCK], out[PLAIT_ABREAST_BLOCK];
+  int64_t index[PLAIT_ABREAST_BLOCK];
+  // In reverse the blocks are scanned from their last row.
+  bool reverse = s->in_stride < 0;
+  int64_t back = reverse ? s->n - 1 : 0, pitch = reverse ? -PLAIT_ABREAST_PITCH : PLAIT_ABREAST_PITCH;
+  int64_t in_step = reverse ? -s->in_stride : s->in_stride, out_step = reverse ? -s->out_stride : s->out_stride;
+  struct plait_lines from = {s->n, in_step, s->nk, s->ksize, s->kin}, to = {s->n, out_step, s->nk, s->ksize, s->kout};
+  const char *first_in = (const char *)s->in - back * in_step * j->in_size;
+  char *first_out = (char *)s->out - back * out_step * j->out_size;
+  struct scan_part p = {.n = s->n, .in_stride = pitch, .out_stride = pitch, .in_line = 1, .out_line = 1};
+  p.s = (struct scan_state){words[0], words[1]};
+  p.in = (const char *)in + back * PLAIT_ABREAST_PITCH * j->in_size;
+  p.out = (char *)out + back * PLAIT_ABREAST_PITCH * j->out_size;
+  p.index = s->index != NULL ? index : NULL;
+  int64_t last = min64((chunk + 1) * s->unit, s->groups);
+  for (int64_t g = chunk * s->unit; g < last; g++) {
+    int64_t line = g * PLAIT_ABREAST;
+    p.lines = min64(PLAIT_ABREAST, s->lines - line);
+    plait_abreast_load(in, first_in, &from, line, p.lines, j->in_size);
+    init(s, p.s, p.lines);
+    j->fn(&p);
+    plait_abreast_store(out, first_out, &to, line, p.lines, j->out_size);
+    if (s->index != NULL) plait_abreast_store(index, s->index, &to, line, p.lines, 8);
+  }
+}
+
 // pieces_chunk scans adjacent pieces of one line together, as if they were lines.
 static void pieces_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
@@ -195,8 +225,9 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   if (s->pairs) j.in_size *= 2;
   j.out_size = is_sum(s) && !plait_is_float(s->dtype) ? 8 : j.in_size;
   int64_t units = (s->groups + s->unit - 1) / s->unit;
+  if (s->abreast) j.fn = leaves->columns;
   if (s->pieces == 1) {
-    plait_parallel(pool, units, lines_chunk, &j);
+    plait_parallel(pool, units, s->abreast ? abreast_chunk : lines_chunk, &j);
     return 0;
   }
   for (int64_t k = 0; k < s->lines; k++) init(s, state_of(s, 0, k), 1);

@@ -1,12 +1,13 @@
 // Scans: running reductions along a dimension.
 //
 // A *line* runs along the scanned dimension. Lines are independent. If lines are adjacent in memory, a vector of lines
-// is scanned at a time. Otherwise four lines are scanned at once, so that their dependency chains overlap. If there are
+// is scanned at a time. Short lines are copied to lie like that. Otherwise four lines are scanned at once, so that their dependency chains overlap. If there are
 // only a few long lines, they are split into pieces: one pass computes the state of each piece, and a second pass scans
 // each piece from the state before it.
 #ifndef PLAITK_SCAN_H
 #define PLAITK_SCAN_H
 
+#include "../../../include/plait_abreast.h"
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_pool.h"
 #include "../../../include/plait_vmath.h"
@@ -27,6 +28,7 @@ struct plaitk_scan {
   void *scratch;  // 2 words for each line and piece; used if pieces > 1
   int32_t op, dtype;
   int32_t columns;
+  int32_t abreast; // 1: lines are short, and copied to be columns
   int32_t pairs; // 1: elements are pairs, the parts of complex numbers, also in strides
   int32_t nk;
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
