@@ -48,6 +48,8 @@ const (
 	// longLine is the length from which all threads sort one line together, if there are fewer than fewLines lines.
 	longLine = 1 << 17
 	fewLines = 32
+	// manyLines is the number of short lines from which they are sorted at once.
+	manyLines = 8
 )
 
 // lines runs an operation on the lines of c.Ins[0] along a dimension. values may be nil.
@@ -97,6 +99,9 @@ func lines(ctx *kernel.Context, c *core.Call, op C.int32_t, values, indices *cor
 	}
 	s.nk, s.lines, s.n, s.k = C.int32_t(nk), C.int64_t(count), C.int64_t(n), C.int64_t(k)
 	s.unit = C.int64_t(max(1, chunk/n))
+	if op != C.SORTING_MODE && n <= C.PLAIT_ABREAST_N && count >= manyLines {
+		s.abreast, s.unit = 1, (s.unit+C.PLAIT_ABREAST-1)/C.PLAIT_ABREAST*C.PLAIT_ABREAST
+	}
 	if op == C.SORTING_SORT && n >= longLine && count < fewLines {
 		s.unit = 0
 	}

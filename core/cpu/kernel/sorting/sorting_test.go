@@ -181,6 +181,43 @@ func TestSortingAgreesWithReference(t *testing.T) {
 	}
 }
 
+// Many short lines are sorted at once. Half of the inputs have many ties.
+func TestSortingOfShortLines(t *testing.T) {
+	shapes := [][]int{{300, 3}, {131, 4}, {260, 32}, {50, 5, 3}, {70, 16, 4}, {9, 8, 7}}
+	for n := 1; n <= 40; n++ {
+		shapes = append(shapes, []int{n*7%40 + 1, n}, []int{n%6 + 1, n, n*3%21 + 1})
+	}
+	for i, shape := range shapes {
+		l := kerneltest.Layouts[i%len(kerneltest.Layouts)]
+		for _, d := range core.RealDTypes() {
+			t.Run(fmt.Sprint(shape, l.Name, d), func(t *testing.T) {
+				r := rand.New(rand.NewPCG(2, uint64(d)))
+				in := l.Make(t, d, shape)
+				for round := range 2 {
+					kerneltest.Random(r, in, round > 0)
+					if round == 0 && l.Name == kerneltest.Layouts[0].Name {
+						for i := range in.Numel() {
+							kerneltest.Set(in, float64(r.IntN(2)), i)
+						}
+					}
+					for _, ref := range references(shape[1]) {
+						values, indices := launch(t, ref, d, in, 1, 1)
+						check(t, ref, in, 1, values, indices)
+					}
+				}
+			})
+		}
+	}
+	in := kerneltest.New(t, core.Float32, []int{70_001, 3})
+	kerneltest.Random(rand.New(rand.NewPCG(4, 5)), in, true)
+	for _, ref := range references(3) {
+		one, oneIndex := launch(t, ref, core.Float32, in, 1, 1)
+		many, manyIndex := launch(t, ref, core.Float32, in, 1, 4)
+		kerneltest.RequireSameBits(t, one, many)
+		kerneltest.RequireSameBits(t, oneIndex, manyIndex)
+	}
+}
+
 // Keys that use all their bits: ascending, descending, and all equal.
 func TestSortingOfExtremeInputs(t *testing.T) {
 	const n = 20_000

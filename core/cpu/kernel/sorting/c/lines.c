@@ -43,8 +43,9 @@ static inline void write_result(const struct plaitk_sorting *s, const char *in, 
 #define E wide
 #include "lines_impl.h"
 
-// line_scratch returns the bytes of scratch for one line.
+// line_scratch returns the bytes of scratch for one line, or for lines that are sorted at once.
 static int64_t line_scratch(const struct plaitk_sorting *s) {
+  if (s->abreast) return plaitk_sorting_abreast_scratch();
   int64_t entry = key_is_wide(s->dtype) ? sizeof(wide) : sizeof(packed);
   int64_t entries = entries_of(s);
   char *at = NULL;
@@ -93,9 +94,12 @@ static void one_line(plait_pool *pool, const struct plaitk_sorting *s, int64_t l
 static void lines_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   int64_t slot = plait_slot_acquire(&j->slots);
-  int64_t last = (chunk + 1) * j->s->unit;
-  for (int64_t line = chunk * j->s->unit; line < last && line < j->s->lines; line++) {
-    one_line(NULL, j->s, line, j->slots.bytes + slot * j->slots.size);
+  int64_t first = chunk * j->s->unit, last = first + j->s->unit < j->s->lines ? first + j->s->unit : j->s->lines;
+  char *scratch = j->slots.bytes + slot * j->slots.size;
+  if (j->s->abreast) {
+    plaitk_sorting_abreast(j->s, first, last, scratch);
+  } else {
+    for (int64_t line = first; line < last; line++) one_line(NULL, j->s, line, scratch);
   }
   plait_slot_release(&j->slots, slot);
 }

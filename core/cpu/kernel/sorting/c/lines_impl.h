@@ -13,7 +13,7 @@ static void F(first_few)(const struct plaitk_sorting *s, const char *in, E *best
   int64_t have = 0, size = plait_dtype_size(s->dtype);
   for (int64_t at = 0; at < s->n; at += BLOCK) {
     int64_t n = s->n - at < BLOCK ? s->n - at : BLOCK;
-    PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, n, s->descending, block);
+    PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, -1, n, s->descending, block);
     int64_t i = 0;
     for (; i < n && have < s->k; i++) {
       int64_t j = have++;
@@ -39,7 +39,7 @@ static void F(first_some)(const struct plaitk_sorting *s, const char *in, E *a, 
   bool bounded = false;
   for (int64_t at = 0; at < s->n; at += BLOCK) {
     int64_t n = s->n - at < BLOCK ? s->n - at : BLOCK;
-    PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, n, s->descending, block);
+    PASTE(plaitk_sorting_load_, E)(s->dtype, in + at * s->in_stride * size, s->in_stride, at, -1, n, s->descending, block);
     for (int64_t i = 0; i < n; i++) {
       a[have] = block[i];
       have += !bounded | (KEY(block[i]) < last); // on equal keys the later entry loses
@@ -100,7 +100,7 @@ static void F(line)(plait_pool *pool, const struct plaitk_sorting *s, const char
   }
   bool some = s->op == SORTING_TOP && is_some(s);
   if (some) F(first_some)(s, in, a, tmp, counters);
-  else PASTE(plaitk_sorting_load_, E)(s->dtype, in, s->in_stride, 0, s->n, s->descending, a);
+  else PASTE(plaitk_sorting_load_, E)(s->dtype, in, s->in_stride, 0, -1, s->n, s->descending, a);
   switch (s->op) {
   case SORTING_TOP:
     if (!some) PASTE(plaitk_sorting_select_, E)(a, tmp, s->n, s->k, counters);

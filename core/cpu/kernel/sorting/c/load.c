@@ -3,16 +3,16 @@
 
 // Contiguous elements have a loop of their own, which vectorises.
 #define LOADER(NAME, T, E, K, WORD, ENTRY)                                                                      \
-  PLAIT_CLONES static void NAME(const T *in, int64_t stride, int64_t at, int64_t n, WORD flip, E *restrict a) { \
+  PLAIT_CLONES static void NAME(const T *in, int64_t stride, int64_t at, int64_t count, int64_t n, WORD flip, E *restrict a) { \
     if (stride == 1) {                                                                                          \
       _Pragma("omp simd") for (int64_t i = 0; i < n; i++) {                                                     \
         WORD key = K(in[i]) ^ flip;                                                                             \
-        a[i] = ENTRY(key, (uint64_t)(at + i));                                                                  \
+        a[i] = ENTRY(key, (uint64_t)(at + (i & count)));                                                                  \
       }                                                                                                         \
     } else {                                                                                                    \
       for (int64_t i = 0; i < n; i++) {                                                                         \
         WORD key = K(in[i * stride]) ^ flip;                                                                    \
-        a[i] = ENTRY(key, (uint64_t)(at + i));                                                                  \
+        a[i] = ENTRY(key, (uint64_t)(at + (i & count)));                                                                  \
       }                                                                                                         \
     }                                                                                                           \
   }
@@ -33,16 +33,16 @@ LOADER(load_i64, int64_t, wide, key_i64, uint64_t, PAIR)
 LOADER(load_u64, uint64_t, wide, key_u64, uint64_t, PAIR)
 LOADER(load_f64, double, wide, key_f64, uint64_t, PAIR)
 
-#define LOAD(NAME, T) load_##NAME(in, stride, at, n, flip, a); break;
+#define LOAD(NAME, T) load_##NAME(in, stride, at, count, n, flip, a); break;
 
-void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
-                                packed *a) {
+void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t count, int64_t n,
+                                bool descending, packed *a) {
   uint32_t flip = descending ? UINT32_MAX : 0;
   switch (dtype) { KEY_EACH_PACKED(LOAD) }
 }
 
-void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
-                              wide *a) {
+void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t count, int64_t n,
+                              bool descending, wide *a) {
   uint64_t flip = descending ? UINT64_MAX : 0;
   switch (dtype) { KEY_EACH_WIDE(LOAD) }
 }

@@ -8,6 +8,7 @@
 
 #include "keys.h"
 #include "order.h"
+#include "../../../include/plait_abreast.h"
 #include "../../../include/plait_kernel.h"
 #include "../../../include/plait_pool.h"
 #include "../../../include/plait_slots.h"
@@ -32,11 +33,17 @@ struct plaitk_sorting {
   int64_t ksize[PLAIT_MAX_DIMS], kin[PLAIT_MAX_DIMS], kout[PLAIT_MAX_DIMS];
   int64_t lines, n, k, in_stride, out_stride;
   int64_t unit; // lines per chunk; 0 if all threads work on one line at a time
+  int32_t abreast; // 1: lines are short, and sorted many at once
 };
 
 // plaitk_sorting_scratch returns the bytes of scratch that plaitk_sorting_run needs.
 int64_t plaitk_sorting_scratch(const struct plaitk_sorting *s);
 void plaitk_sorting_run(plait_pool *pool, const struct plaitk_sorting *s);
+
+// plaitk_sorting_abreast runs an op other than the mode on the lines [first, last), of at most PLAIT_ABREAST_N elements. See
+// abreast.c.
+void plaitk_sorting_abreast(const struct plaitk_sorting *s, int64_t first, int64_t last, void *scratch);
+int64_t plaitk_sorting_abreast_scratch(void);
 
 // The distinct values of n elements. Each NaN is distinct. All arrays are contiguous and have room for n results.
 struct plaitk_unique {
@@ -85,11 +92,11 @@ struct plaitk_histogram {
 
 void plaitk_sorting_histogram(plait_pool *pool, const struct plaitk_histogram *h);
 
-// plaitk_sorting_load makes entries of n elements, `stride` elements apart. The first has index `at`. If descending,
-// keys are inverted. key_is_wide decides whether a dtype has wide or packed entries.
-void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
-                                packed *a);
-void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t n, bool descending,
-                              wide *a);
+// plaitk_sorting_load makes entries of n elements, `stride` elements apart. The first has index `at`, and the next ones are counted
+// if count is -1, or have the same if it is 0. If descending, keys are inverted. key_is_wide decides whether a dtype has wide or packed entries.
+void plaitk_sorting_load_packed(int dtype, const void *in, int64_t stride, int64_t at, int64_t count, int64_t n,
+                                bool descending, packed *a);
+void plaitk_sorting_load_wide(int dtype, const void *in, int64_t stride, int64_t at, int64_t count, int64_t n,
+                              bool descending, wide *a);
 
 #endif

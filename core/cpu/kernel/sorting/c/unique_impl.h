@@ -7,7 +7,7 @@ static void F(unique)(plait_pool *pool, const struct plaitk_unique *u) {
   char *at = u->scratch;
   E *a = plait_carve(&at, u->n * (int64_t)sizeof(E)), *tmp = plait_carve(&at, u->n * (int64_t)sizeof(E));
   uint32_t *counters = plait_carve(&at, order_counters(u->n) * (int64_t)sizeof(uint32_t));
-  PASTE(plaitk_sorting_load_, E)(u->dtype, u->in, 1, 0, u->n, false, a);
+  PASTE(plaitk_sorting_load_, E)(u->dtype, u->in, 1, 0, -1, u->n, false, a);
   PASTE(plaitk_sorting_sort_, E)(pool, a, tmp, u->n, counters);
   int64_t results = 0;
   for (int64_t i = 0; i < u->n; i++) {
