@@ -28,9 +28,8 @@ typedef void (*plait_abreast_copy)(void *block, void *p, int64_t sets, int64_t a
 // A vector of a line shorter than a vector reaches into the lines behind it, if they are adjacent. Those have to be in the
 // set, and are written later.
 #define PLAIT_ABREAST_COPY(NAME, S, T, MOVE, BYTES, TURN)                                                          \
-  static __attribute__((unused)) void plait_abreast_##NAME##S(void *block, void *p, int64_t sets, int64_t apart,   \
-                                                              int64_t lines, int64_t step, int64_t n,              \
-                                                              int64_t stride) {                                    \
+  PLAIT_CLONES static __attribute__((unused)) void plait_abreast_##NAME##S(                                        \
+      void *block, void *p, int64_t sets, int64_t apart, int64_t lines, int64_t step, int64_t n, int64_t stride) { \
     enum { L = 16 / (S), P = PLAIT_ABREAST_PITCH };                                                                \
     T *restrict b = block, *restrict a = p;                                                                        \
     bool turn = stride == 1 && step != 1 && (n >= L || step == n);                                                 \
@@ -42,14 +41,14 @@ typedef void (*plait_abreast_copy)(void *block, void *p, int64_t sets, int64_t a
           TURN(S, (char *)(b + i * P + k), P * (S), (char *)(a + k * step + i), step * (S))                        \
         }                                                                                                          \
       }                                                                                                            \
-      if (step == 1 && lines * (S) == 8) {                                                                           \
-        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 8);                                         \
-      } else if (step == 1 && lines * (S) == 16) {                                                                   \
-        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 16);                                        \
-      } else if (step == 1 && lines * (S) == 32) {                                                                   \
-        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 32);                                        \
-      } else if (step == 1 && lines * (S) == 64) {                                                                   \
-        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 64);                                        \
+      if (step == 1 && lines * (S) == 8) {                                                                         \
+        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 8);                                       \
+      } else if (step == 1 && lines * (S) == 16) {                                                                 \
+        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 16);                                      \
+      } else if (step == 1 && lines * (S) == 32) {                                                                 \
+        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 32);                                      \
+      } else if (step == 1 && lines * (S) == 64) {                                                                 \
+        for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, 64);                                      \
       } else if (step == 1 && lines >= PLAIT_ABREAST_SET) {                                                        \
         for (int64_t i = 0; i < n; i++) BYTES(b + i * P, a + i * stride, (size_t)lines * (S));                     \
       } else {                                                                                                     \

@@ -3,7 +3,7 @@
 package sorting
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x590aca4e
+#cgo CFLAGS: -DPLAIT_HEADERS=0xe677bc2e
 #cgo noescape plait_pool_threads
 #cgo nocallback plait_pool_threads
 #cgo noescape plaitk_sorting_histogram

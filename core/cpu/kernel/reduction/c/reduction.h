@@ -330,25 +330,38 @@ PLAIT_INLINE void fold_fetch(const void *p, int64_t stride, int64_t n) {
 // FOLD_FEW sets t[0][j] to the sum of MAP(x) over column j of at most PLAIT_ABREAST_N rows, in FOLD_ROW's order. t has L/4 rows,
 // and m <= FEW_STRIP. `zero` must not be a constant that the compiler sees, or it calls for slow copies of memory.
 #define FEW_STRIP 64
-#define FOLD_FEW(t, p, rows, stride, m, C, L, MAP, zero)                                    \
-  do {                                                                                      \
-    enum { Q = (L) / 4 };                                                                   \
-    int64_t lanes_ = (rows) < Q ? (rows) : Q, full_ = (rows) / Q * Q;                       \
-    for (int64_t r_ = 0; r_ < (rows); r_++) {                                               \
-      __typeof__(p) q_ = (p) + r_ * (stride);                                               \
-      C *to_ = (t)[r_ < full_ ? r_ % Q : full_ > 0 ? Q - (rows) + r_ : r_];                 \
-      if (r_ < lanes_) {                                                                    \
-        SIMD for (int64_t j = 0; j < (m); j++) to_[j] = (C)MAP(q_[j]) + (zero);             \
-      } else {                                                                              \
-        SIMD for (int64_t j = 0; j < (m); j++) to_[j] += (C)MAP(q_[j]);                     \
-      }                                                                                     \
-    }                                                                                       \
-    for (int64_t h_ = Q / 2; h_ > 0; h_ /= 2) {                                             \
-      for (int64_t r_ = 0; r_ < h_ && r_ + h_ < lanes_; r_++) {                             \
-        SIMD for (int64_t j = 0; j < (m); j++) (t)[r_][j] += (t)[r_ + h_][j];               \
-      }                                                                                     \
-      lanes_ = lanes_ < h_ ? lanes_ : h_;                                                   \
-    }                                                                                       \
+#define FOLD_FEW(t, p, rows, stride, m, C, L, MAP, zero)                                                              \
+  do {                                                                                                                \
+    enum { Q = (L) / 4 };                                                                                             \
+    int64_t half_ = Q;                                                                                                \
+    if ((rows) <= Q) {                                                                                                \
+      half_ = 1;                                                                                                      \
+      while (2 * half_ < (rows)) half_ *= 2;                                                                          \
+      for (int64_t r_ = 0; r_ < half_; r_++) {                                                                        \
+        __typeof__(p) q_ = (p) + r_ * (stride);                                                                       \
+        C *to_ = (t)[r_];                                                                                             \
+        if (r_ + half_ < (rows)) {                                                                                    \
+          SIMD for (int64_t j = 0; j < (m); j++) to_[j] = (C)MAP(q_[j]) + (C)MAP(q_[j + half_ * (stride)]);           \
+        } else {                                                                                                      \
+          SIMD for (int64_t j = 0; j < (m); j++) to_[j] = (C)MAP(q_[j]) + (zero);                                     \
+        }                                                                                                             \
+      }                                                                                                               \
+    } else {                                                                                                          \
+      for (int64_t r_ = 0; r_ < (rows); r_++) {                                                                       \
+        __typeof__(p) q_ = (p) + r_ * (stride);                                                                       \
+        C *to_ = (t)[r_ < (rows) / Q * Q ? r_ % Q : Q - (rows) + r_];                                                 \
+        if (r_ < Q) {                                                                                                 \
+          SIMD for (int64_t j = 0; j < (m); j++) to_[j] = (C)MAP(q_[j]) + (zero);                                     \
+        } else {                                                                                                      \
+          SIMD for (int64_t j = 0; j < (m); j++) to_[j] += (C)MAP(q_[j]);                                             \
+        }                                                                                                             \
+      }                                                                                                               \
+    }                                                                                                                 \
+    for (half_ /= 2; half_ > 0; half_ /= 2) {                                                                         \
+      for (int64_t r_ = 0; r_ < half_; r_++) {                                                                        \
+        SIMD for (int64_t j = 0; j < (m); j++) (t)[r_][j] += (t)[r_ + half_][j];                                      \
+      }                                                                                                               \
+    }                                                                                                                 \
   } while (0)
 
 // SUM_LEAVES defines the leaves of a sum of floats.
