@@ -65,6 +65,6 @@ PROD(double)
 
 const struct leaf *plaitk_reduction_pairs_leaf(int op, int dtype) {
   static const struct leaf leaves[2][2] = {
-      {{sum_float_rows, NULL}, {sum_double_rows, NULL}}, {LEAF(prod_float), LEAF(prod_double)}};
+      {{sum_float_rows, NULL, NULL}, {sum_double_rows, NULL, NULL}}, {LEAF(prod_float), LEAF(prod_double)}};
   return &leaves[op == REDUCE_PROD][dtype == PLAIT_F64];
 }
