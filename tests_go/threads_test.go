@@ -51,6 +51,7 @@ var goroutines = map[string]string{
 	"core/data/map_source.go newMapSource":                 "the caller's code runs under recovered",
 	"core/data/map_source.go work":                         "the caller's code runs under recovered",
 	"core/data/iterable_source.go newIterableSource":       "the caller's code runs under recovered",
+	"core/backend/cache.go Put":                            "waits for events and gives memory back, with no code of the caller's",
 	"core/backend/stream.go enqueue":                       "the worker recovers from what it runs",
 	"core/backend/stream.go rouseLater":                    "wakes a worker, with no code of the caller's",
 	"core/backend/wait.go UntilFor":                        "ends a wait, with no code of the caller's",
