@@ -1,5 +1,6 @@
 """Transforms and what is made by them; distributions of vectors and matrices."""
 
+import copy
 import json
 import math
 import sys
@@ -54,7 +55,45 @@ def test_inverses(name):
     if ("Cholesky" in name and "Corr" not in name) or name == "PositiveDefiniteTransform":
         again, x = again.tril(), x.tril()
     assert plait.allclose(again, x, rtol=1e-7, atol=1e-9)
-    assert f.inv.inv is f and f.inv.domain is f.codomain and f.with_cache() is f
+    assert f.inv.inv is f and f.inv is f.inv and f.with_cache(0) is f
+    if name not in ("ComposeTransform", "identity_transform"):
+        assert f.inv.domain is f.codomain
+
+
+@pytest.mark.parametrize("name", [n for n in TRANSFORMS if n != "identity_transform"])
+def test_a_cache_gives_back_what_was_there(name):
+    f, x = made(name)
+    f = f.with_cache()
+    assert f.with_cache() is f and f.with_cache(0) is not f
+    y = f(x)
+    assert f(x) is y and f.inv(y) is x
+    again = copy.deepcopy(f)
+    assert again(x).equal(y) and again(x) is not y
+    other = y.clone()
+    x = f.inv(other)
+    assert f.inv(other) is x and f(x) is other
+
+
+def test_a_cache_undoes_a_transform_without_an_inverse():
+    class Planar(transforms.Transform, plait.nn.Module):
+        domain, codomain, bijective = constraints.real_vector, constraints.real_vector, True
+
+        def __init__(self):
+            super().__init__(cache_size=1)
+            self.u = plait.nn.Parameter(plait.tensor([0.3, -0.2]))
+
+        def _call(self, x):
+            return x + self.u * x.sum(-1, keepdim=True).tanh()
+
+        def log_abs_det_jacobian(self, x, y):
+            return (1 + self.u.sum() * (1 - x.sum(-1).tanh().square())).abs().log()
+
+    f = Planar()
+    assert f.state_dict().keys() == {"u"}
+    draws = D.TransformedDistribution(D.Normal(plait.zeros(2), 1.0).expand((5, 2)), f)
+    value = draws.rsample()
+    draws.log_prob(value).sum().backward()
+    assert f.u.grad is not None
 
 
 @pytest.mark.parametrize("name", ["CorrCholeskyTransform", "StickBreakingTransform", "ComposeTransform"])

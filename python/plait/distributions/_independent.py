@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from plait import Tensor
 from plait.distributions._distribution import Distribution
-from plait.distributions._transform_base import sum_last
 from plait.distributions.constraints import Constraint, of_more
+from plait.distributions.utils import _sum_rightmost
 
 
 class Independent(Distribution):
@@ -50,10 +50,10 @@ class Independent(Distribution):
         return self.base_dist.rsample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return sum_last(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
+        return _sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Tensor:
-        return sum_last(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
+        return _sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         own = self.event_shape[: self.reinterpreted_batch_ndims]

@@ -17,8 +17,8 @@ from plait.distributions._independent import Independent
 from plait.distributions._multivariate import LowRankMultivariateNormal, MultivariateNormal
 from plait.distributions._relaxed import ContinuousBernoulli
 from plait.distributions._tails import EULER, Cauchy, Gumbel, HalfNormal, Pareto
-from plait.distributions._transform_base import sum_last
 from plait.distributions._transformed import LogNormal, TransformedDistribution
+from plait.distributions.utils import _sum_rightmost
 
 Divergence = Callable[[Any, Any], Tensor]
 _known: dict[tuple[type, type], Divergence] = {}
@@ -115,7 +115,7 @@ def _independent(p: Independent, q: Independent) -> Tensor:
             "kl_divergence: want Independent of as many dimensions, "
             f"got {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims}"
         )
-    return sum_last(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
+    return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 
 
 @register_kl(TransformedDistribution, TransformedDistribution)

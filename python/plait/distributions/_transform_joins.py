@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._transform_base import Transform, sum_last
+from plait.distributions._transform_base import Transform
 from plait.distributions.constraints import of_more
+from plait.distributions.utils import _sum_rightmost
 
 
 class ComposeTransform(Transform):
@@ -16,12 +17,12 @@ class ComposeTransform(Transform):
 
     Args:
         parts: the transforms, the first one first
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.parts = list(parts)
+        self.parts = [p.with_cache(cache_size) for p in parts] if cache_size else list(parts)
         self.bijective = all(p.bijective for p in self.parts)
         if self.parts:
             first, last = self.parts[0].domain, self.parts[-1].codomain
@@ -34,12 +35,24 @@ class ComposeTransform(Transform):
             self.codomain = of_more(last, after - last.event_dim)
 
     @property
+    def inv(self) -> Transform:
+        """The parts' inverses, the last one's first."""
+        if self._inv is None:
+            self._inv = ComposeTransform([p.inv for p in reversed(self.parts)])
+            self._inv._inv = self
+        return self._inv
+
+    @property
     def sign(self) -> Tensor | int:
         """The product of the parts'."""
         sign: Tensor | int = 1
         for part in self.parts:
             sign = sign * part.sign
         return sign
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """Returns the transform and its parts with a cache of the given size."""
+        return self if cache_size == self._cache_size else ComposeTransform(self.parts, cache_size)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComposeTransform) and self.parts == other.parts
@@ -58,27 +71,26 @@ class ComposeTransform(Transform):
             shape = part.inverse_shape(shape)
         return plait.Size(shape)
 
-    def _call(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor:
+        """Returns the last part's function of the one before, and so on: it is the parts that keep what they returned."""
         for part in self.parts:
             x = part(x)
         return x
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        for part in reversed(self.parts):
-            y = part.inv(y)
-        return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the sum of the parts'."""
         events = self.domain.event_dim
         total: Tensor | None = None
-        for part in self.parts:
-            after = part(x)
-            slope = sum_last(part.log_abs_det_jacobian(x, after), events - part.domain.event_dim)
+        for i, part in enumerate(self.parts):
+            after = y if i == len(self.parts) - 1 else part(x)
+            slope = _sum_rightmost(part.log_abs_det_jacobian(x, after), events - part.domain.event_dim)
             total = slope if total is None else total + slope
             events += part.codomain.event_dim - part.domain.event_dim
             x = after
         return plait.zeros_like(x) if total is None else total
+
+    def __repr__(self) -> str:
+        return "ComposeTransform(\n    " + ",\n    ".join(map(repr, self.parts)) + "\n)"
 
 
 identity_transform = ComposeTransform([])
@@ -90,15 +102,22 @@ class IndependentTransform(Transform):
     Args:
         base_transform: the transform
         reinterpreted_batch_ndims: how many dimensions more belong together
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
+        self.base_transform = base_transform.with_cache(cache_size)
+        self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         self.domain = constraints.independent(base_transform.domain, reinterpreted_batch_ndims)
         self.codomain = constraints.independent(base_transform.codomain, reinterpreted_batch_ndims)
         self.bijective = base_transform.bijective
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """Returns the transform with a cache of the given size."""
+        if cache_size == self._cache_size:
+            return self
+        return IndependentTransform(self.base_transform, self.reinterpreted_batch_ndims, cache_size)
 
     @property
     def sign(self) -> Tensor | int:
@@ -123,7 +142,7 @@ class IndependentTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """Returns the transform's, summed over the dimensions."""
-        return sum_last(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+        return _sum_rightmost(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
 
     def __repr__(self) -> str:
         return f"IndependentTransform({self.base_transform}, {self.reinterpreted_batch_ndims})"
@@ -135,7 +154,7 @@ class ReshapeTransform(Transform):
     Args:
         in_shape: the shape of what it takes
         out_shape: the shape of what it returns, of as many elements
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     bijective = True
@@ -183,14 +202,15 @@ class CatTransform(Transform):
         tseq: the transforms
         dim: the dimension
         lengths: the lengths of the pieces; 1 by default
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     def __init__(
         self, tseq: Sequence[Transform], dim: int = 0, lengths: Sequence[int] | None = None, cache_size: int = 0
     ) -> None:
         super().__init__(cache_size)
-        self.transforms, self.dim = list(tseq), dim
+        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self.dim = dim
         self.lengths = [1] * len(self.transforms) if lengths is None else list(lengths)
         if len(self.lengths) != len(self.transforms):
             raise ValueError(
@@ -199,6 +219,10 @@ class CatTransform(Transform):
         self.domain = constraints.cat([t.domain for t in self.transforms], dim, self.lengths)
         self.codomain = constraints.cat([t.codomain for t in self.transforms], dim, self.lengths)
         self.bijective = all(t.bijective for t in self.transforms)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """Returns the transform and those in it with a cache of the given size."""
+        return self if cache_size == self._cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
     @property
     def length(self) -> int:
@@ -222,7 +246,7 @@ class CatTransform(Transform):
         """Returns those of the pieces: joined if the dimension is none of an event's, and summed otherwise."""
         events = self.domain.event_dim
         slopes = [
-            sum_last(t.log_abs_det_jacobian(a, b), events - t.domain.event_dim)
+            _sum_rightmost(t.log_abs_det_jacobian(a, b), events - t.domain.event_dim)
             for t, a, b in zip(self.transforms, self._pieces(x), self._pieces(y), strict=True)
         ]
         dim = (self.dim if self.dim < 0 else self.dim - x.ndim) + events
@@ -235,15 +259,20 @@ class StackTransform(Transform):
     Args:
         tseq: the transforms
         dim: the dimension
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     def __init__(self, tseq: Sequence[Transform], dim: int = 0, cache_size: int = 0) -> None:
         super().__init__(cache_size)
-        self.transforms, self.dim = list(tseq), dim
+        self.transforms = [t.with_cache(cache_size) for t in tseq] if cache_size else list(tseq)
+        self.dim = dim
         self.domain = constraints.stack([t.domain for t in self.transforms], dim)
         self.codomain = constraints.stack([t.codomain for t in self.transforms], dim)
         self.bijective = all(t.bijective for t in self.transforms)
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """Returns the transform and those in it with a cache of the given size."""
+        return self if cache_size == self._cache_size else StackTransform(self.transforms, self.dim, cache_size)
 
     def _slices(self, x: Tensor) -> Sequence[Tensor]:
         if x.shape[self.dim] != len(self.transforms):
@@ -263,7 +292,7 @@ class StackTransform(Transform):
         """Returns those of the slices: stacked, or summed if the dimension is one of the event's."""
         most = max((t.domain.event_dim for t in self.transforms), default=0)
         slopes = [
-            sum_last(t.log_abs_det_jacobian(a, b), most - t.domain.event_dim)
+            _sum_rightmost(t.log_abs_det_jacobian(a, b), most - t.domain.event_dim)
             for t, a, b in zip(self.transforms, self._slices(x), self._slices(y), strict=True)
         ]
         if self.domain.event_dim > most:

@@ -9,10 +9,11 @@ from plait.distributions import constraints
 from plait.distributions._continuous import Normal
 from plait.distributions._distribution import Distribution
 from plait.distributions._independent import Independent
-from plait.distributions._transform_base import Transform, sum_last
+from plait.distributions._transform_base import Transform
 from plait.distributions._transform_joins import ComposeTransform
 from plait.distributions.constraints import Constraint, of_more
 from plait.distributions.transforms import ExpTransform, StickBreakingTransform
+from plait.distributions.utils import _sum_rightmost
 
 
 class TransformedDistribution(Distribution):
@@ -69,10 +70,10 @@ class TransformedDistribution(Distribution):
         for t in reversed(self.transforms):
             x = t.inv(y)
             events += t.domain.event_dim - t.codomain.event_dim
-            slope = sum_last(t.log_abs_det_jacobian(x, y), events - t.domain.event_dim)
+            slope = _sum_rightmost(t.log_abs_det_jacobian(x, y), events - t.domain.event_dim)
             slopes = slope if slopes is None else slopes + slope
             y = x
-        base = sum_last(self.base_dist.log_prob(y), events - len(self.base_dist.event_shape))
+        base = _sum_rightmost(self.base_dist.log_prob(y), events - len(self.base_dist.event_shape))
         return base if slopes is None else base - slopes
 
     def _rising(self, probability: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._transform_base import Transform, sum_last
+from plait.distributions._transform_base import Transform, _InverseTransform
 from plait.distributions._transform_joins import (
     CatTransform,
     ComposeTransform,
@@ -19,7 +19,7 @@ from plait.distributions._transform_joins import (
     identity_transform,
 )
 from plait.distributions.constraints import of_more
-from plait.distributions.utils import tril_matrix_to_vec, vec_to_tril_matrix
+from plait.distributions.utils import _sum_rightmost, tril_matrix_to_vec, vec_to_tril_matrix
 from plait.nn import functional as F
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class AffineTransform(Transform):
         loc: what is added
         scale: what x is multiplied by
         event_dim: the number of dimensions that belong together: slopes are summed over them
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     bijective = True
@@ -153,7 +153,7 @@ class AffineTransform(Transform):
             slope = self.scale.abs().log().expand(x.shape)
         else:
             slope = plait.full_like(x, math.log(abs(self.scale)))
-        return sum_last(slope, self.domain.event_dim)
+        return _sum_rightmost(slope, self.domain.event_dim)
 
 
 class AbsTransform(_Same):
@@ -173,7 +173,7 @@ class PowerTransform(Transform):
 
     Args:
         exponent: the power, not 0
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     domain = codomain = constraints.positive
@@ -352,7 +352,7 @@ class CumulativeDistributionTransform(Transform):
 
     Args:
         distribution: a distribution of elements
-        cache_size: has no effect
+        cache_size: 1 keeps the last argument and its result
     """
 
     codomain, bijective, sign = constraints.unit_interval, True, 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import plait
@@ -13,6 +13,16 @@ __all__ = [
     "broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits", "tril_matrix_to_vec",
     "vec_to_tril_matrix",
 ]  # fmt: skip
+
+
+def _standard_normal(shape: Sequence[int], dtype: plait.dtype, device: Any) -> Tensor:
+    """Returns normal variables with mean 0 and standard deviation 1."""
+    return plait.randn(tuple(shape), dtype=dtype, device=device)
+
+
+def _sum_rightmost(value: Tensor, dim: int) -> Tensor:
+    """Returns the sum over the last `dim` dimensions."""
+    return value.sum(tuple(range(-dim, 0))) if dim else value
 
 
 def broadcast_all(*values: Tensor | float) -> tuple[Tensor, ...]:
