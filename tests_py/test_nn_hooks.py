@@ -151,3 +151,28 @@ def test_hooks_are_copied_with_the_module():
     handle.remove()
     assert net(plait.ones(1)).item() == 1.0
     assert other(plait.ones(1)).item() == 2.0
+
+
+def test_hooks_of_a_tensor_get_the_same_object():
+    seen = []
+    x = plait.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g))
+    y.register_hook(lambda g: setattr(g, "note", 1))  # nobody else holds it
+    y.register_hook(lambda g: seen.append(g) or g * 3)
+    y.register_hook(lambda g: seen.append(g))
+    x.register_hook(lambda g: seen.append(g))
+    y.sum().backward()
+    first, third, replaced, last = seen
+    assert first is third and first.note == 1 and first.tolist() == [1, 1, 1]
+    assert replaced is not first and not hasattr(replaced, "note") and replaced.tolist() == [3, 3, 3]
+    assert last is not replaced and last.tolist() == x.grad.tolist() == [6, 6, 6]
+
+
+def test_what_a_hook_noted_is_there_for_the_next():
+    found = []
+    y = plait.ones(3, requires_grad=True) * 2
+    y.register_hook(lambda g: setattr(g, "note", 1))
+    y.register_hook(lambda g: found.append(g.note))
+    y.sum().backward()
+    assert found == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -193,6 +194,28 @@ class _Passes(threading.local):
         self.restricted = False
         self.callbacks: list[Callable[[], object]] = []  # that the program queued for the pass's end
         self.closing: list[Callable[[], object]] = []  # called also when the pass fails
+        self.hooked = _Hooked()
+
+
+class _Hooked:
+    """The gradient that a tensor's hook was last called with: the next hook gets the same object, with what the
+    program has noted on it, if that gradient is still the same."""
+
+    __slots__ = ("_held", "_seen")
+
+    def __init__(self) -> None:
+        self._seen: Callable[[], Tensor | None] = lambda: None
+        self._held: Tensor | None = None
+
+    def known(self, grad: Tensor) -> Tensor:
+        """Returns the object that the program knows the gradient by."""
+        seen, self._held = self._seen(), None
+        same = seen is not None and seen.dtype is grad.dtype and seen.is_set_to(grad)
+        return seen if seen is not None and same else grad
+
+    def note(self, grad: Tensor) -> None:
+        """Remembers a gradient, and keeps it if the program has noted something on it."""
+        self._seen, self._held = weakref.ref(grad), grad if vars(grad) else None
 
 
 passes = _Passes()
@@ -202,7 +225,7 @@ def _finish(run: int, retain: bool, restricted: bool) -> None:
     """Runs a pass to its end, and the Python functions that it asks for on the way."""
     outside = passes.__dict__.copy()
     try:
-        passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[])
+        passes.__dict__.update(run=run, restricted=restricted, callbacks=[], closing=[], hooked=_Hooked())
         while wanted := call(_core.bind_BackwardStep, run):
             before = _core.bind_ModeGet()
             try:
@@ -232,7 +255,7 @@ class PartOfPass:
     """The Python side of a backward pass that the engine runs as a part of more, such as a pipeline's step."""
 
     def __init__(self, run: int) -> None:
-        self._state: dict[str, Any] = {"run": run, "restricted": False, "callbacks": [], "closing": []}
+        self._state: dict[str, Any] = {"run": run, "restricted": False, "callbacks": [], "closing": [], "hooked": _Hooked()}
         self.run = run
 
     def answer(self, wanted: int) -> Sequence[Tensor | None]:
@@ -275,11 +298,13 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
         function(*grads)
         return ()
     if wanted == _HOOK:
-        result = function(*grads)
+        grad = passes.hooked.known(*grads)
+        result = function(grad)
         if result is not None and not is_tensor(result):
             raise TypeError(
                 f"backward: hook {_name(function)} must return a Tensor or None, got {type(result).__name__}"
             )
+        passes.hooked.note(grad if result is None else result)
         return () if result is None else (result,)
     result = function(tuple(grads)) if wanted == _PRE_HOOK else function(tuple(grads), after(run))
     if result is None:
