@@ -66,12 +66,12 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
     def __new__(cls, *data: Any, device: DeviceLike | None = None) -> Any:
         """Returns a tensor of the default dtype with a copy of `data`, or of the given sizes with undefined values.
 
-        Of a tensor it takes the dtype and, on the same device, the memory.
+        The sizes are numbers, or a `Size`. Of a tensor it takes the dtype and, on the same device, the memory.
         """
         if cls is not Tensor:
             arm_for(cls)
         self = object.__new__(cls)
-        if len(data) == 1 and not isinstance(data[0], int):
+        if len(data) == 1 and not isinstance(data[0], int | Size):
             made = (
                 data[0].detach().to(device=device)
                 if isinstance(data[0], Tensor)

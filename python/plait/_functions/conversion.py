@@ -74,11 +74,15 @@ def type(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         return f"{module}." + next(n for n, d in OLD_NAMES.items() if d is self.dtype)
     if isinstance(dtype, str):
         module, _, name = dtype.rpartition(".")
+        if name == "Tensor":  # the default type
+            return _typed(self, dt.get_default_dtype(), module.endswith("cuda"), non_blocking)
         if name not in OLD_NAMES:
             raise ValueError(f"type: unknown type {dtype!r}, want a dtype or one of {', '.join(OLD_NAMES)}")
         return _typed(self, OLD_NAMES[name], module.endswith("cuda"), non_blocking)
     if (place := getattr(dtype, "place", None)) is not None:  # a type, such as plait.cuda.FloatTensor
         return _typed(self, dtype.dtype, place == "gpu", non_blocking)
+    if TensorBase in getattr(dtype, "__mro__", ()):  # the class Tensor: the default type
+        return _typed(self, dt.get_default_dtype(), False, non_blocking)
     return self.to(dtype)
 
 

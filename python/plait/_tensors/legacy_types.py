@@ -9,6 +9,7 @@ from plait._device import current_gpu
 from plait._dtype import dtype as DType
 from plait._engine.runtime import is_tensor
 from plait._functions.conversion import OLD_NAMES
+from plait._layout import Size
 from plait._tensors.arrays import tensor
 
 
@@ -22,7 +23,7 @@ class _TensorType(type):
     def __call__(cls, *data: Any, device: Any = None) -> Any:
         """Returns a tensor with a copy of a sequence, or of the given sizes with undefined values."""
         where = device or (current_gpu() if cls.place == "gpu" else None)
-        if len(data) == 1 and not isinstance(data[0], int):
+        if len(data) == 1 and not isinstance(data[0], int | Size):
             return tensor(data[0], dtype=cls.dtype, device=where)
         return _ops.empty(*(data or (0,)), dtype=cls.dtype, device=where)
 
