@@ -339,3 +339,54 @@ def test_parts_of_families():
     assert utils.logits_to_probs(utils.probs_to_logits(p, True), True).tolist() == pytest.approx(p.tolist())
     assert utils.logits_to_probs(utils.probs_to_logits(p[1:])).tolist() == pytest.approx([0.2, 0.8])
     assert utils.clamp_probs(p).tolist() == pytest.approx([0, 0.25, 1]) and (utils.clamp_probs(p) > 0).all()
+
+
+def test_expand_fills_in_what_a_subclass_makes():
+    class Shifted(D.Independent):
+        def __init__(self, loc):
+            super().__init__(D.Normal(loc, 1.0), 1)
+            self.loc = loc
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Shifted, _instance)
+            new.loc = self.loc.expand(*batch_shape, -1)
+            return super().expand(batch_shape, new)
+
+    p = Shifted(t([1.0, 2.0])).expand((3,))
+    assert type(p) is Shifted and p.batch_shape == (3,) and p.event_shape == (2,) and p.loc.shape == (3, 2)
+    assert p.log_prob(t([1.0, 2.0])).shape == (3,) and p.sample().shape == (3, 2)
+
+    class Named(D.Dirichlet):
+        pass
+
+    assert type(Named(t([1.0, 2.0])).expand((4,))) is Named
+
+    class Own(D.Dirichlet):
+        def __init__(self):
+            super().__init__(t([1.0, 2.0]))
+
+    with pytest.raises(NotImplementedError, match="needs an expand of its own"):
+        Own().expand((4,))
+    with pytest.raises(ValueError, match="Dirichlet"):  # an expanded one checks values as well
+        D.Dirichlet(t([1.0, 2.0])).expand((4,)).log_prob(t([0.5, 0.9]))
+
+
+def test_checks_are_switched_off_for_all():
+    try:
+        D.Distribution._validate_args = False
+        assert D.Normal(0.0, -1.0).scale.item() == -1
+    finally:
+        D.Distribution._validate_args = True
+    with pytest.raises(ValueError, match="scale must be positive"):
+        D.Normal(0.0, -1.0)
+
+
+def test_names_that_families_of_others_use():
+    assert utils._standard_normal((2, 3), dtype=plait.float64, device="cpu").dtype is plait.float64
+    assert utils._sum_rightmost(plait.ones(2, 3, 4), 2).tolist() == [12, 12]
+    assert isinstance(transforms.ExpTransform().inv, transforms._InverseTransform)
+    assert repr(transforms.ExpTransform().inv) == "_InverseTransform(ExpTransform())"
+    alpha = plait.full((COUNT,), 3.0, requires_grad=True)
+    drawn = plait._standard_gamma(alpha)
+    drawn.sum().backward()
+    assert drawn.mean().item() == pytest.approx(3, rel=0.03) and (alpha.grad > 0).all()

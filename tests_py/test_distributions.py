@@ -36,7 +36,7 @@ RANGES = {"exponential": (0, 40), "log normal": (1e-4, 20), "squashed": (-1 + 1e
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_densities_are_those_of_the_draws(name):
     p = CONTINUOUS[name]()
-    p._validate = False
+    p._validate_args = False
     low, high = RANGES.get(name, (-60, 60))
     x = plait.linspace(low, high, 400_001, dtype=f64).unsqueeze(1).expand(-1, 2)
     density = p.log_prob(x).exp().nan_to_num()
@@ -190,8 +190,8 @@ def test_divergences_that_others_register():
         D.kl_divergence(p, q)
     D.register_kl(Own, D.Cauchy)(lambda p, q: p.loc + 7)
     assert D.kl_divergence(p, q).item() == 7
-    with pytest.raises(TypeError, match="want subclasses of Distribution"):
-        D.register_kl(int, Own)
+    with pytest.raises(TypeError, match="want classes of distributions"):
+        D.register_kl(1, Own)
     assert D.kl_divergence(D.Uniform(0.0, 2.0), D.Uniform(0.0, 1.0)).item() == math.inf
     assert D.kl_divergence(D.Categorical(t(1, 1, 0)), D.Categorical(t(1, 0, 1))).item() == math.inf
     assert D.kl_divergence(D.Categorical(t(1, 0, 0)), D.Categorical(t(1, 0, 1))).item() == pytest.approx(math.log(2))

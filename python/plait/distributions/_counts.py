@@ -283,11 +283,9 @@ class Multinomial(Distribution):
         entropy: Tensor = n * self._classes.entropy() - plait.tensor(float(n + 1), dtype=p.dtype).lgamma().to(p.device)
         return entropy + expected
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         shape = (*batch_shape, self.probs.shape[-1])
-        made = Multinomial(self.total_count, logits=self.logits.expand(shape), validate_args=False)
-        made._validate = self._validate
-        return made
+        return Multinomial(self.total_count, logits=self.logits.expand(shape), validate_args=False)
 
     def __repr__(self) -> str:
         return f"Multinomial(total_count: {self.total_count}, probs: {self.probs.shape})"

@@ -149,10 +149,10 @@ class Categorical(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         return self._support(plait.arange(self.probs.shape[-1], device=self.probs.device), expand)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         made, shape = copy(self), (*batch_shape, self.probs.shape[-1])
         made.probs, made.logits = self.probs.expand(shape), self.logits.expand(shape)
-        made._batch_shape = plait.Size(batch_shape)
+        made._batch_shape = batch_shape
         return made
 
     def _parameters(self) -> dict[str, Tensor]:

@@ -23,7 +23,7 @@ class Distribution:
     """
 
     has_rsample = False
-    _validate = True
+    _validate_args = True
     _range: Constraint | None = None  # the support, if it is the same for all parameters
     arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # of subclasses that have their parameters checked by it
 
@@ -35,8 +35,8 @@ class Distribution:
     ) -> None:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
-            self._validate = validate_args
-        for name, constraint in self.arg_constraints.items() if self._validate else ():
+            self._validate_args = validate_args
+        for name, constraint in self.arg_constraints.items() if self._validate_args else ():
             made_later = name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property)
             if not is_dependent(constraint) and not made_later:
                 value = getattr(self, name)
@@ -45,7 +45,7 @@ class Distribution:
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
         """Sets whether distributions that are made later check parameters and values."""
-        Distribution._validate = value
+        Distribution._validate_args = value
 
     @property
     def batch_shape(self) -> Size:
@@ -137,8 +137,23 @@ class Distribution:
         values = values.reshape(-1, *(1 for _ in self._batch_shape))
         return values.expand(-1, *self._batch_shape) if expand else values
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
-        """Returns the distribution with its parameters broadcast to another batch shape."""
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Distribution:
+        """Returns the distribution with its parameters broadcast to another batch shape.
+
+        Args:
+            batch_shape: the shape
+            _instance: what a subclass's expand fills in and returns
+        """
+        made = self._expanded(Size(batch_shape))
+        made._validate_args = self._validate_args
+        if _instance is None and type(made) is type(self):
+            return made
+        new: Distribution = self._get_checked_instance(type(made), _instance)
+        vars(new).update({k: v for k, v in vars(made).items() if k not in vars(new)})
+        return new
+
+    def _expanded(self, batch_shape: Size) -> Distribution:
+        """Returns the family's distribution with another batch shape."""
         raise NotImplementedError(f"{type(self).__name__} has no expand")
 
     def _extended_shape(self, sample_shape: Sequence[int] = ()) -> Size:
@@ -146,12 +161,12 @@ class Distribution:
 
     def _check(self, name: str, value: Tensor, right: Any, want: str) -> None:
         """Raises ValueError unless `right`, of a parameter, holds for all elements."""
-        if self._validate and not bool(plait.all(right)):
+        if self._validate_args and not bool(plait.all(right)):
             raise ValueError(f"{type(self).__name__}: {name} must be {want}, got {value}")
 
     def _check_shape(self, value: Tensor) -> None:
         """Raises ValueError unless a value has the shape of draws."""
-        if not self._validate:
+        if not self._validate_args:
             return
         if not isinstance(value, Tensor):
             raise ValueError(f"{type(self).__name__}: the value must be a tensor, got {type(value).__name__}")
@@ -166,18 +181,10 @@ class Distribution:
     def _check_value(self, value: Tensor) -> None:
         """Raises ValueError unless a value has the shape of draws, and is in the support."""
         self._check_shape(value)
-        if self._validate and not bool(plait.all(self.support.check(value))):
+        if self._validate_args and not bool(plait.all(self.support.check(value))):
             raise ValueError(f"{type(self).__name__}: the value must be {self.support.want}, got {value}")
 
     _validate_sample = _check_value
-
-    @property
-    def _validate_args(self) -> bool:
-        return self._validate
-
-    @_validate_args.setter
-    def _validate_args(self, value: bool) -> None:
-        self._validate = value
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """Returns an object for what `expand` of a subclass returns."""
@@ -226,11 +233,11 @@ class Elementwise(Distribution):
         u = plait.rand(self._extended_shape(sample_shape), dtype=like.dtype, device=like.device)
         return u.clamp(min=plait.finfo(u.dtype).tiny)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: Size) -> Distribution:
         made = copy(self)
         for name in self._names:
             setattr(made, name, getattr(self, name).expand(batch_shape))
-        made._batch_shape = Size(batch_shape)
+        made._batch_shape = batch_shape
         return made
 
     def _parameters(self) -> dict[str, Tensor]:

@@ -231,7 +231,7 @@ class Dirichlet(Distribution):
         log_beta = a.lgamma().sum(-1) - total.lgamma()
         return log_beta - (a.shape[-1] - total) * total.digamma() - ((a - 1) * a.digamma()).sum(-1)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         return Dirichlet(self.concentration.expand(*batch_shape, self.concentration.shape[-1]), validate_args=False)
 
     def _parameters(self) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import plait
 from plait import Tensor
 from plait.distributions._distribution import Distribution
 from plait.distributions.constraints import Constraint, of_more
@@ -55,7 +56,7 @@ class Independent(Distribution):
     def entropy(self) -> Tensor:
         return _sum_rightmost(self.base_dist.entropy(), self.reinterpreted_batch_ndims)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         own = self.event_shape[: self.reinterpreted_batch_ndims]
         return Independent(self.base_dist.expand((*batch_shape, *own)), self.reinterpreted_batch_ndims)
 

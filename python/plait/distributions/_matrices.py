@@ -123,7 +123,7 @@ class Wishart(Distribution):
         known = (n + 1) * (n * math.log(2) / 2 + self._log_det()) + plait.special.multigammaln(df / 2, n)
         return known - (df - n - 1) / 2 * digammas + df * n / 2
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         tril = self.scale_tril.expand(*batch_shape, *self.scale_tril.shape[-2:])
         return Wishart(self.df.expand(batch_shape), scale_tril=tril, validate_args=False)
 
@@ -172,7 +172,7 @@ class LKJCholesky(Distribution):
         norm = (n - 1) / 2 * math.log(math.pi) + plait.special.multigammaln(full - 0.5, n - 1) - full.lgamma() * (n - 1)
         return (order * diagonal.log()).sum(-1) - norm
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         return LKJCholesky(self.dim, self.concentration.expand(batch_shape), validate_args=False)
 
     def _parameters(self) -> dict[str, Tensor]:

@@ -94,11 +94,11 @@ class MixtureSameFamily(Distribution):
             index = index.expand(*which.shape, 1, *self._event_shape)
             return parts.gather(-1 - events, index).squeeze(-1 - events)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         n = self._components.batch_shape[-1]
         mixture = self._mixture.expand(batch_shape)
         assert isinstance(mixture, Categorical)
-        return MixtureSameFamily(mixture, self._components.expand((*batch_shape, n)), self._validate)
+        return MixtureSameFamily(mixture, self._components.expand((*batch_shape, n)), self._validate_args)
 
     def __repr__(self) -> str:
         return f"MixtureSameFamily({self._mixture}, {self._components})"

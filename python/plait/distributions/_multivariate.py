@@ -97,7 +97,7 @@ class MultivariateNormal(Distribution):
     def entropy(self) -> Tensor:
         return self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         n = self.loc.shape[-1]
         return MultivariateNormal(
             self.loc.expand(*batch_shape, n), scale_tril=self.scale_tril.expand(*batch_shape, n, n), validate_args=False
@@ -193,7 +193,7 @@ class LowRankMultivariateNormal(Distribution):
     def entropy(self) -> Tensor:
         return self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         n, k = self.cov_factor.shape[-2:]
         factor = self.cov_factor.expand(*batch_shape, n, k)
         diagonal = self.cov_diag.expand(*batch_shape, n)

@@ -104,10 +104,10 @@ class RelaxedOneHotCategorical(Distribution):
         score = (self.logits - y * self.temperature).log_softmax(-1).sum(-1)
         return score + math.lgamma(n) + (n - 1) * self.temperature.log() - y.sum(-1)
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         made, shape = copy(self), (*batch_shape, self.probs.shape[-1])
         made.probs, made.logits = self.probs.expand(shape), self.logits.expand(shape)
-        made._batch_shape = plait.Size(batch_shape)
+        made._batch_shape = batch_shape
         return made
 
     def _parameters(self) -> dict[str, Tensor]:

@@ -76,6 +76,11 @@ def log_gamma(alpha: Tensor, generator: Generator | None = None) -> Tensor:
     return drawn
 
 
+def standard_gamma(alpha: Tensor, generator: Generator | None = None) -> Tensor:
+    """Returns gamma variables of rate 1, which are above 0, with a gradient."""
+    return log_gamma(alpha, generator).exp().clamp(min=plait.finfo(alpha.dtype).tiny)
+
+
 def _in_float64(draw: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
     """Returns draws of a function of rows of float64 on the CPU, as a tensor like the first parameter."""
     like = parameters[0]

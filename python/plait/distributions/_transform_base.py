@@ -187,4 +187,4 @@ class _InverseTransform(Transform):
         return -self._inv.log_abs_det_jacobian(y, x)
 
     def __repr__(self) -> str:
-        return f"_InverseTransform({self._inv})"
+        return f"{type(self).__name__}({self._inv})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import plait
 from plait import Tensor
 from plait.distributions import constraints
 from plait.distributions._continuous import Normal
@@ -91,7 +92,7 @@ class TransformedDistribution(Distribution):
     def icdf(self, value: Tensor) -> Tensor:
         return self._through(self.base_dist.icdf(self._rising(value)))
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         shape = ComposeTransform(self.transforms).inverse_shape((*batch_shape, *self.event_shape))
         base = self.base_dist.expand(shape[: len(shape) - len(self.base_dist.event_shape)])
         return TransformedDistribution(base, self.transforms, validate_args=False)
@@ -131,7 +132,7 @@ class LogNormal(TransformedDistribution):
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         return LogNormal(self.loc.expand(batch_shape), self.scale.expand(batch_shape), validate_args=False)
 
 
@@ -154,6 +155,6 @@ class LogisticNormal(TransformedDistribution):
         """Their standard deviation."""
         return self.base_dist.base_dist.stddev
 
-    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+    def _expanded(self, batch_shape: plait.Size) -> Distribution:
         shape = (*batch_shape, self.loc.shape[-1])
         return LogisticNormal(self.loc.expand(shape), self.scale.expand(shape), validate_args=False)
