@@ -390,3 +390,65 @@ def test_names_that_families_of_others_use():
     drawn = plait._standard_gamma(alpha)
     drawn.sum().backward()
     assert drawn.mean().item() == pytest.approx(3, rel=0.03) and (alpha.grad > 0).all()
+
+
+def test_families_say_at_the_class_what_they_draw():
+    assert D.Poisson.support is constraints.nonnegative_integer and D.Normal.support is constraints.real
+
+    class Counts(D.Distribution):
+        support = D.Poisson.support
+
+    assert Counts().support.check(t(2.0)).item()
+    x = t([0.5, 2.0])
+    for half, whole in ((D.HalfCauchy(x), D.Cauchy(0.0, x)), (D.HalfNormal(x), D.Normal(0.0, x))):
+        assert half.base_dist.log_prob(x).equal(whole.log_prob(x))
+
+
+VECTOR = {"probs": constraints.simplex, "logits": constraints.real_vector}
+POSITIVE = {"loc": constraints.real, "scale": constraints.positive}
+
+
+@pytest.mark.parametrize(
+    ("family", "arguments", "wanted"),
+    [
+        ("Categorical", {"probs": [0.5, 0.5]}, VECTOR),
+        ("Categorical", {"logits": [0.5, 0.5]}, VECTOR),
+        ("Multinomial", {"probs": [0.5, 0.5]}, VECTOR),
+        ("LogNormal", {"loc": 0.0, "scale": 1.0}, POSITIVE),
+        ("Dirichlet", {"concentration": [1.0, 2.0]}, {"concentration": constraints.independent(constraints.positive, 1)}),
+        ("MultivariateNormal", {"loc": [0.0], "covariance_matrix": [[2.0]]}, {"scale_tril": constraints.lower_cholesky}),
+    ],
+)
+def test_subclasses_name_constraints_of_parameters(family, arguments, wanted):
+    kind = type(family, (getattr(D, family),), {"arg_constraints": wanted})
+    p = kind(**{k: t(v) for k, v in arguments.items()})
+    assert type(p.expand((2, *p.batch_shape))) is kind
+
+
+def test_known_parts_of_constraints_that_depend_on_others():
+    some = constraints.dependent(is_discrete=True, event_dim=1)
+    assert some.event_dim == 1 and some.is_discrete and constraints.is_dependent(some)
+    assert some(event_dim=2).event_dim == 2 and some(event_dim=2).is_discrete
+    with pytest.raises(NotImplementedError, match="event_dim cannot be determined"):
+        _ = constraints.dependent.event_dim
+
+
+def test_normal_vectors_keep_the_matrix_they_were_given():
+    cov = t([[2.0, 0.5], [0.5, 1.0]])
+    for name, matrix in (("covariance_matrix", cov), ("precision_matrix", cov), ("scale_tril", cov.tril())):
+        p = D.MultivariateNormal(t([0.0, 1.0]), **{name: matrix}).expand((3,))
+        assert getattr(p, name).equal(matrix.expand(3, 2, 2)) and name in repr(p)
+        assert plait.allclose(p.precision_matrix @ p.covariance_matrix, plait.eye(2, dtype=plait.float64))
+        assert plait.allclose(p.scale_tril @ p.scale_tril.mT, p.covariance_matrix) and p.entropy().shape == (3,)
+
+    class Later(D.MultivariateNormal):  # its factor is computed when it is wanted
+        def __init__(self):
+            self.loc = t([0.0, 1.0])
+            D.Distribution.__init__(self, (), (2,))
+
+        @property
+        def _unbroadcasted_scale_tril(self):
+            return plait.linalg.cholesky(cov)
+
+    want = D.MultivariateNormal(t([0.0, 1.0]), cov)
+    assert Later().log_prob(t([1.0, 1.0])).equal(want.log_prob(t([1.0, 1.0]))) and Later().variance.equal(want.variance)

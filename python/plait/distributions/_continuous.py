@@ -37,7 +37,7 @@ class LocationScale(Elementwise):
 class Normal(LocationScale):
     """The normal distribution with mean loc and standard deviation scale."""
 
-    _range = constraints.real
+    support = constraints.real
 
     @property
     def variance(self) -> Tensor:
@@ -69,7 +69,7 @@ class Normal(LocationScale):
 class Laplace(LocationScale):
     """The distribution with density exp(-|x - loc| / scale) / (2 scale)."""
 
-    _range = constraints.real
+    support = constraints.real
 
     @property
     def variance(self) -> Tensor:
@@ -101,7 +101,7 @@ class Laplace(LocationScale):
 class Exponential(Elementwise):
     """The distribution with density rate exp(-rate x) for x of 0 or more."""
 
-    _range = constraints.nonnegative
+    support = constraints.nonnegative
     has_rsample = True
     rate: Tensor
 

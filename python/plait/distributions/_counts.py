@@ -21,7 +21,7 @@ def _whole(v: Tensor) -> Tensor:
 class Poisson(Elementwise):
     """The number of events, of which there are `rate` in the mean, each by itself."""
 
-    _range = constraints.nonnegative_integer
+    support = constraints.nonnegative_integer
 
     rate: Tensor
 
@@ -54,7 +54,7 @@ class Poisson(Elementwise):
 class Geometric(Elementwise):
     """The number of failures before the first success, of probability probs, or sigmoid(logits)."""
 
-    _range = constraints.nonnegative_integer
+    support = constraints.nonnegative_integer
 
     probs: Tensor
     logits: Tensor
@@ -93,14 +93,14 @@ class Geometric(Elementwise):
     def entropy(self) -> Tensor:
         return F.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none") / self.probs
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"probs": self.probs}
 
 
 class NegativeBinomial(Elementwise):
     """The number of successes, of probability probs, or sigmoid(logits), before total_count failures."""
 
-    _range = constraints.nonnegative_integer
+    support = constraints.nonnegative_integer
 
     total_count: Tensor
     probs: Tensor
@@ -145,7 +145,7 @@ class NegativeBinomial(Elementwise):
         ways = plait.where(n + value == 0, 0.0, ways)  # no trial at all has one way
         return n * F.logsigmoid(-self.logits) + value * F.logsigmoid(self.logits) + ways
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"total_count": self.total_count, "probs": self.probs}
 
 
@@ -212,7 +212,7 @@ class Binomial(Elementwise):
         count = self._same_count("enumerate_support")
         return self._support(plait.arange(count + 1, dtype=self.probs.dtype, device=self.probs.device), expand)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"total_count": self.total_count, "probs": self.probs}
 
 

@@ -36,7 +36,7 @@ def odds(name: str, probs: Tensor | float | None, logits: Tensor | float | None)
 class Bernoulli(Elementwise):
     """0 or 1, 1 with the probability probs, or sigmoid(logits)."""
 
-    _range = constraints.boolean
+    support = constraints.boolean
 
     probs: Tensor
     logits: Tensor
@@ -80,7 +80,7 @@ class Bernoulli(Elementwise):
         values = plait.arange(2, dtype=self.probs.dtype, device=self.probs.device)
         return self._support(values, expand)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"probs": self.probs}
 
 
@@ -94,16 +94,18 @@ class Categorical(Distribution):
         given: Any = logits if probs is None else probs
         if given.ndim < 1:
             raise ValueError(f"{type(self).__name__}: want parameters of at least one dimension, got a 0-d tensor")
-        super().__init__(given.shape[:-1], self._event_of(given.shape[-1]), validate_args)
+        total = given.sum(-1, keepdim=True)
         if probs is not None:
-            total = probs.sum(-1, keepdim=True)
-            self._check("probs", probs, (probs >= 0) & (total > 0), "0 or more and not all 0")
             self.probs = probs / total
             self.logits = probs_to_logits(self.probs)
         else:
-            self._check("logits", given, ~given.isnan(), "numbers")
             self.logits = given.log_softmax(-1)
             self.probs = self.logits.exp()
+        super().__init__(given.shape[:-1], self._event_of(given.shape[-1]), validate_args)
+        if probs is not None:
+            self._check("probs", probs, (probs >= 0) & (total > 0), "0 or more and not all 0")
+        else:
+            self._check("logits", given, ~given.isnan(), "numbers")
 
     @staticmethod
     def _event_of(classes: int) -> tuple[int, ...]:
@@ -155,7 +157,7 @@ class Categorical(Distribution):
         made._batch_shape = batch_shape
         return made
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"probs": self.probs}
 
 

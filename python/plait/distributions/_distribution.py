@@ -24,7 +24,6 @@ class Distribution:
 
     has_rsample = False
     _validate_args = True
-    _range: Constraint | None = None  # the support, if it is the same for all parameters
     arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # of subclasses that have their parameters checked by it
 
     def __init__(
@@ -60,9 +59,7 @@ class Distribution:
     @property
     def support(self) -> Constraint:
         """Which values draws have."""
-        if self._range is None:
-            raise NotImplementedError(f"{type(self).__name__} has no support")
-        return self._range
+        raise NotImplementedError(f"{type(self).__name__} has no support")
 
     @property
     def has_enumerate_support(self) -> bool:
@@ -197,10 +194,10 @@ class Distribution:
         return type(self).__new__(type(self))
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}: {v if v.numel() == 1 else v.shape}" for k, v in self._parameters().items())
+        shown = ", ".join(f"{k}: {v if v.numel() == 1 else v.shape}" for k, v in self._shown().items())
         return f"{type(self).__name__}({shown})"
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {name: self.__dict__[name] for name in self.arg_constraints if name in self.__dict__}
 
 
@@ -240,8 +237,8 @@ class Elementwise(Distribution):
         made._batch_shape = batch_shape
         return made
 
-    def _parameters(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in self._names}
+    def _shown(self) -> dict[str, Tensor]:
+        return {name: vars(self)[name] for name in self._names if name in vars(self)}
 
 
 class ExponentialFamily(Distribution):

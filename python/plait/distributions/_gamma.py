@@ -20,7 +20,7 @@ def _exp(log: Tensor) -> Tensor:
 class Gamma(Elementwise):
     """The distribution with density proportional to x^(concentration - 1) exp(-rate x), for positive x."""
 
-    _range = constraints.nonnegative
+    support = constraints.nonnegative
     has_rsample = True
     concentration: Tensor
     rate: Tensor
@@ -77,14 +77,14 @@ class Chi2(Gamma):
         """The degrees of freedom."""
         return self.concentration * 2
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"df": self.df}
 
 
 class InverseGamma(Elementwise):
     """The distribution of 1 / x where x is a gamma variable."""
 
-    _range = constraints.positive
+    support = constraints.positive
     has_rsample = True
     concentration: Tensor
     rate: Tensor
@@ -130,7 +130,7 @@ class InverseGamma(Elementwise):
 class Beta(Elementwise):
     """The distribution with density proportional to x^(concentration1 - 1) (1 - x)^(concentration0 - 1), 0 < x < 1."""
 
-    _range = constraints.unit_interval
+    support = constraints.unit_interval
     has_rsample = True
     concentration1: Tensor
     concentration0: Tensor
@@ -189,7 +189,7 @@ class Dirichlet(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.simplex
+    support = constraints.simplex
     has_rsample = True
 
     def __init__(self, concentration: Tensor, validate_args: bool | None = None) -> None:
@@ -234,14 +234,14 @@ class Dirichlet(Distribution):
     def _expanded(self, batch_shape: plait.Size) -> Distribution:
         return Dirichlet(self.concentration.expand(*batch_shape, self.concentration.shape[-1]), validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"concentration": self.concentration}
 
 
 class StudentT(Elementwise):
     """Student's t distribution with df degrees of freedom, times scale, plus loc."""
 
-    _range = constraints.real
+    support = constraints.real
     has_rsample = True
     df: Tensor
     loc: Tensor
@@ -295,7 +295,7 @@ class StudentT(Elementwise):
 class FisherSnedecor(Elementwise):
     """The F distribution: that of (x / df1) / (y / df2) with chi-squared variables x and y."""
 
-    _range = constraints.positive
+    support = constraints.positive
     has_rsample = True
     df1: Tensor
     df2: Tensor

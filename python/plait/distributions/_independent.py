@@ -28,8 +28,8 @@ class Independent(Distribution):
                 f"got {n}"
             )
         kept = len(base.batch_shape) - n
-        super().__init__(base.batch_shape[:kept], base.batch_shape[kept:] + base.event_shape, validate_args)
         self.base_dist, self.reinterpreted_batch_ndims = base, n
+        super().__init__(base.batch_shape[:kept], base.batch_shape[kept:] + base.event_shape, validate_args)
         self.has_rsample = base.has_rsample
 
     @property

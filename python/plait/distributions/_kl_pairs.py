@@ -21,7 +21,7 @@ LOG_2_PI = math.log(2 * math.pi)
 def _infinite(p: Distribution, q: Distribution) -> Tensor:
     """Returns infinity: p has draws where q has none."""
     shape = plait.broadcast_shapes(tuple(p.batch_shape), tuple(q.batch_shape))
-    return plait.full_like(p._parameters()[next(iter(p._parameters()))], math.inf).expand(shape)
+    return plait.full_like(p._shown()[next(iter(p._shown()))], math.inf).expand(shape)
 
 
 for _first, _others in {

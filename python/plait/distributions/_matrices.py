@@ -25,7 +25,7 @@ class Wishart(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.positive_definite
+    support = constraints.positive_definite
     has_rsample = True
 
     def __init__(
@@ -127,7 +127,7 @@ class Wishart(Distribution):
         tril = self.scale_tril.expand(*batch_shape, *self.scale_tril.shape[-2:])
         return Wishart(self.df.expand(batch_shape), scale_tril=tril, validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"df": self.df, "scale_tril": self.scale_tril}
 
 
@@ -140,7 +140,7 @@ class LKJCholesky(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.corr_cholesky
+    support = constraints.corr_cholesky
 
     def __init__(self, dim: int, concentration: Tensor | float = 1.0, validate_args: bool | None = None) -> None:
         if not isinstance(dim, int) or dim < 2:
@@ -175,5 +175,5 @@ class LKJCholesky(Distribution):
     def _expanded(self, batch_shape: plait.Size) -> Distribution:
         return LKJCholesky(self.dim, self.concentration.expand(batch_shape), validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"concentration": self.concentration}

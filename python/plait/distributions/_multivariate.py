@@ -9,6 +9,14 @@ import plait
 from plait import Tensor
 from plait.distributions import constraints
 from plait.distributions._distribution import Distribution
+from plait.distributions.utils import lazy_property
+
+
+def _tril_of_inverse(matrix: Tensor) -> Tensor:
+    """Returns the Cholesky factor of the inverse of a positive definite matrix."""
+    lower = plait.linalg.cholesky(matrix.flip(-2, -1)).flip(-2, -1).mT  # lower^T lower is the matrix
+    eye = plait.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return plait.linalg.solve_triangular(lower, eye, upper=False)
 
 
 class MultivariateNormal(Distribution):
@@ -22,7 +30,7 @@ class MultivariateNormal(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.real_vector
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(
@@ -44,27 +52,37 @@ class MultivariateNormal(Distribution):
                 f"MultivariateNormal: want loc [..., n] and a matrix [..., n, n], "
                 f"got {list(loc.shape)} and {list(given[0].shape)}"
             )
+        batch = plait.broadcast_shapes(tuple(loc.shape[:-1]), tuple(given[0].shape[:-2]))
+        self.loc = loc.expand(*batch, n)
         if scale_tril is not None:
-            tril = scale_tril
+            self.scale_tril, tril = scale_tril.expand(*batch, n, n), scale_tril
         elif covariance_matrix is not None:
+            self.covariance_matrix = covariance_matrix.expand(*batch, n, n)
             tril = plait.linalg.cholesky(covariance_matrix)
         elif precision_matrix is not None:
-            tril = plait.linalg.cholesky(plait.linalg.inv(precision_matrix))
-        batch = plait.broadcast_shapes(tuple(loc.shape[:-1]), tuple(tril.shape[:-2]))
-        self.loc, self.scale_tril = loc.expand(*batch, n), tril.expand(*batch, n, n)
+            self.precision_matrix, tril = precision_matrix.expand(*batch, n, n), _tril_of_inverse(precision_matrix)
         super().__init__(batch, (n,), validate_args)
-        diagonal = self.scale_tril.diagonal(dim1=-2, dim2=-1)
-        self._check("scale_tril", self.scale_tril, diagonal > 0, "positive on its diagonal")
+        self._check("scale_tril", tril, tril.diagonal(dim1=-2, dim2=-1) > 0, "positive on its diagonal")
+        self._unbroadcasted_scale_tril = tril  # subclasses may compute it later
 
-    @property
+    def _expand(self, matrix: Tensor) -> Tensor:
+        return matrix.expand(*self._batch_shape, *self._event_shape, *self._event_shape)
+
+    @lazy_property
+    def scale_tril(self) -> Tensor:
+        """The Cholesky factor of the covariances."""
+        return self._expand(self._unbroadcasted_scale_tril)
+
+    @lazy_property
     def covariance_matrix(self) -> Tensor:
         """The covariances of elements."""
-        return self.scale_tril @ self.scale_tril.mT
+        tril = self._unbroadcasted_scale_tril
+        return self._expand(tril @ tril.mT)
 
-    @property
+    @lazy_property
     def precision_matrix(self) -> Tensor:
         """The inverse of the covariances."""
-        return plait.linalg.inv(self.covariance_matrix)
+        return self._expand(plait.cholesky_inverse(self._unbroadcasted_scale_tril))
 
     @property
     def mean(self) -> Tensor:
@@ -77,34 +95,41 @@ class MultivariateNormal(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.scale_tril.square().sum(-1)
+        return self._unbroadcasted_scale_tril.square().sum(-1).expand(*self._batch_shape, *self._event_shape)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         noise = plait.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
+        return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Tensor:
         """Returns half the logarithm of the determinant of the covariances."""
-        return self.scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return self._unbroadcasted_scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._check_value(value)
         d = (value - self.loc).unsqueeze(-1)
-        tril = self.scale_tril.expand(*d.shape[:-2], *self.scale_tril.shape[-2:])
-        z = plait.linalg.solve_triangular(tril, d, upper=False).squeeze(-1)
+        tril = self._unbroadcasted_scale_tril
+        z = plait.linalg.solve_triangular(tril.expand(*d.shape[:-2], *tril.shape[-2:]), d, upper=False).squeeze(-1)
         return -(z.square().sum(-1) + self.loc.shape[-1] * math.log(2 * math.pi)) / 2 - self._half_log_det()
 
     def entropy(self) -> Tensor:
-        return self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
+        entropy = self.loc.shape[-1] * (1 + math.log(2 * math.pi)) / 2 + self._half_log_det()
+        return entropy.expand(self._batch_shape)
 
     def _expanded(self, batch_shape: plait.Size) -> Distribution:
         n = self.loc.shape[-1]
-        return MultivariateNormal(
-            self.loc.expand(*batch_shape, n), scale_tril=self.scale_tril.expand(*batch_shape, n, n), validate_args=False
+        tril = self._expand(self._unbroadcasted_scale_tril)
+        made = MultivariateNormal(
+            self.loc.expand(*batch_shape, n), scale_tril=tril.expand(*batch_shape, n, n), validate_args=False
         )
+        for name in ("covariance_matrix", "precision_matrix"):
+            if name in vars(self):
+                vars(made)[name] = vars(self)[name].expand(*batch_shape, n, n)
+        return made
 
-    def _parameters(self) -> dict[str, Tensor]:
-        return {"loc": self.loc, "scale_tril": self.scale_tril}
+    def _shown(self) -> dict[str, Tensor]:
+        names = ("loc", "covariance_matrix", "precision_matrix", "scale_tril")
+        return {n: vars(self)[n] for n in names if n in vars(self)}
 
 
 class LowRankMultivariateNormal(Distribution):
@@ -117,7 +142,7 @@ class LowRankMultivariateNormal(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.real_vector
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(self, loc: Tensor, cov_factor: Tensor, cov_diag: Tensor, validate_args: bool | None = None) -> None:
@@ -199,5 +224,5 @@ class LowRankMultivariateNormal(Distribution):
         diagonal = self.cov_diag.expand(*batch_shape, n)
         return LowRankMultivariateNormal(self.loc.expand(*batch_shape, n), factor, diagonal, validate_args=False)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"loc": self.loc, "cov_factor": self.cov_factor, "cov_diag": self.cov_diag}

@@ -30,7 +30,7 @@ class RelaxedBernoulli(Elementwise):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.unit_interval
+    support = constraints.unit_interval
     has_rsample = True
     probs: Tensor
     logits: Tensor
@@ -62,7 +62,7 @@ class RelaxedBernoulli(Elementwise):
         d = self.logits - y * self.temperature
         return self.temperature.log() + d - 2 * F.softplus(d) + F.softplus(-y) + F.softplus(y)
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"temperature": self.temperature, "probs": self.probs}
 
 
@@ -76,7 +76,7 @@ class RelaxedOneHotCategorical(Distribution):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.simplex
+    support = constraints.simplex
     has_rsample = True
 
     def __init__(
@@ -110,7 +110,7 @@ class RelaxedOneHotCategorical(Distribution):
         made._batch_shape = batch_shape
         return made
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"temperature": self.temperature, "probs": self.probs}
 
 
@@ -124,7 +124,7 @@ class ContinuousBernoulli(Elementwise):
         validate_args: whether parameters and values are checked
     """
 
-    _range = constraints.unit_interval
+    support = constraints.unit_interval
     has_rsample = True
     probs: Tensor
     logits: Tensor
@@ -190,5 +190,5 @@ class ContinuousBernoulli(Elementwise):
         low = plait.log1p(-self.probs)
         return self.mean * (low - self.probs.log()) - self._log_norm() - low
 
-    def _parameters(self) -> dict[str, Tensor]:
+    def _shown(self) -> dict[str, Tensor]:
         return {"probs": self.probs}

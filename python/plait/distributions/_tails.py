@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._continuous import LocationScale
+from plait.distributions._continuous import LocationScale, Normal
 from plait.distributions._distribution import Elementwise
 from plait.distributions._samplers import von_mises
 from plait.distributions.constraints import Constraint
@@ -19,7 +19,7 @@ EULER = 0.57721566490153286060  # -digamma(1)
 class Cauchy(LocationScale):
     """The distribution with density 1 / (pi scale (1 + ((x - loc) / scale)^2))."""
 
-    _range = constraints.real
+    support = constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -50,13 +50,18 @@ class Cauchy(LocationScale):
 class HalfCauchy(Elementwise):
     """The distribution of the absolute value of a `Cauchy` variable around 0."""
 
-    _range = constraints.nonnegative
+    support = constraints.nonnegative
     has_rsample = True
     scale: Tensor
 
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self._set(validate_args, scale=scale)
         self._must("scale")
+
+    @property
+    def base_dist(self) -> Cauchy:
+        """The variable whose absolute value it is."""
+        return Cauchy(plait.zeros_like(self.scale), self.scale, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -93,13 +98,18 @@ class HalfCauchy(Elementwise):
 class HalfNormal(Elementwise):
     """The distribution of the absolute value of a `Normal` variable around 0."""
 
-    _range = constraints.nonnegative
+    support = constraints.nonnegative
     has_rsample = True
     scale: Tensor
 
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self._set(validate_args, scale=scale)
         self._must("scale")
+
+    @property
+    def base_dist(self) -> Normal:
+        """The variable whose absolute value it is."""
+        return Normal(plait.zeros_like(self.scale), self.scale, validate_args=False)
 
     @property
     def mean(self) -> Tensor:
@@ -137,7 +147,7 @@ class HalfNormal(Elementwise):
 class Gumbel(LocationScale):
     """The distribution of the largest of many variables, with cumulative probability exp(-exp(-(x - loc) / scale))."""
 
-    _range = constraints.real
+    support = constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -169,7 +179,7 @@ class Gumbel(LocationScale):
 class Weibull(Elementwise):
     """The distribution with cumulative probability 1 - exp(-(x / scale)^concentration), for positive x."""
 
-    _range = constraints.positive
+    support = constraints.positive
     has_rsample = True
     scale: Tensor
     concentration: Tensor
@@ -342,7 +352,7 @@ class GeneralizedPareto(Elementwise):
 class Kumaraswamy(Elementwise):
     """The distribution with cumulative probability 1 - (1 - x^concentration1)^concentration0, for x from 0 to 1."""
 
-    _range = constraints.unit_interval
+    support = constraints.unit_interval
     has_rsample = True
     concentration1: Tensor
     concentration0: Tensor
@@ -397,7 +407,7 @@ class Kumaraswamy(Elementwise):
 class VonMises(Elementwise):
     """The distribution of angles, from -pi to pi, with density proportional to exp(concentration cos(x - loc))."""
 
-    _range = constraints.real
+    support = constraints.real
 
     loc: Tensor
     concentration: Tensor

@@ -49,8 +49,8 @@ class TransformedDistribution(Distribution):
 
     @property
     def support(self) -> Constraint:
-        if self._range is not None or not self.transforms:
-            return self._range or self.base_dist.support
+        if not self.transforms:
+            return self.base_dist.support
         last = self.transforms[-1].codomain
         return of_more(last, len(self.event_shape) - last.event_dim)
 
@@ -104,12 +104,21 @@ class TransformedDistribution(Distribution):
 class LogNormal(TransformedDistribution):
     """The exponential of a normal variable with mean loc and standard deviation scale."""
 
-    _range = constraints.positive
+    support = constraints.positive
+    base_dist: Normal
 
     def __init__(self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None) -> None:
-        base = Normal(loc, scale, validate_args)
-        super().__init__(base, ExpTransform(), validate_args)
-        self.loc, self.scale = base.loc, base.scale  # of the logarithm
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The mean of the logarithm."""
+        return self.base_dist.loc
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviation of the logarithm."""
+        return self.base_dist.scale
 
     @property
     def mean(self) -> Tensor:

@@ -44,8 +44,37 @@ class Constraint:
         return f"{type(self).__name__.removeprefix('_')}()"
 
 
-class dependent_property(property):  # noqa: N801
+class _Dependent(Constraint):
+    """A constraint by other parameters; called, it returns one that says what is known of it.
+
+    Args:
+        is_discrete: whether values are discrete, if that is known
+        event_dim: how many dimensions belong together, if that is known
+    """
+
+    def __init__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> None:
+        self._known = {"is_discrete": is_discrete, "event_dim": event_dim}
+
+    def _of(self, name: str) -> Any:
+        if (value := self._known[name]) is NotImplemented:
+            raise NotImplementedError(f".{name} cannot be determined statically")
+        return value
+
+    is_discrete = property(lambda self: self._of("is_discrete"))  # type: ignore[assignment]
+    event_dim = property(lambda self: self._of("event_dim"))  # type: ignore[assignment]
+
+    def __call__(self, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented) -> _Dependent:
+        given = {"is_discrete": is_discrete, "event_dim": event_dim}
+        return _Dependent(**{**self._known, **{k: v for k, v in given.items() if v is not NotImplemented}})
+
+    def check(self, value: Tensor) -> Tensor:
+        raise ValueError("dependent: it cannot be checked without the parameters that it depends on")
+
+
+class dependent_property(property, _Dependent):  # noqa: N801
     """A property that returns a constraint by other parameters: `@dependent_property(is_discrete=False, event_dim=0)`.
+
+    Of a class, it is itself such a constraint.
 
     Args:
         fn: the function that returns it
@@ -60,22 +89,17 @@ class dependent_property(property):  # noqa: N801
         is_discrete: Any = NotImplemented,
         event_dim: Any = NotImplemented,
     ) -> None:
-        super().__init__(fn)
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+        property.__init__(self, fn)
+        _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 
-    def __call__(self, fn: Callable[..., Any]) -> dependent_property:
+    def __call__(self, fn: Callable[..., Any]) -> dependent_property:  # type: ignore[override]
         """Returns the property of a function."""
-        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
-
-
-class _Dependent(Constraint):
-    def check(self, value: Tensor) -> Tensor:
-        raise ValueError("dependent: it cannot be checked without the parameters that it depends on")
+        return dependent_property(fn, **self._known)
 
 
 def is_dependent(constraint: object) -> bool:
     """Whether a constraint depends on other parameters."""
-    return isinstance(constraint, _Dependent | dependent_property)
+    return isinstance(constraint, _Dependent)
 
 
 class _Bounded(Constraint):
