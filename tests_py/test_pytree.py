@@ -91,3 +91,8 @@ def test_tensors_are_leaves():
     x = plait.ones(2)
     doubled = pytree.tree_map_only(plait.Tensor, lambda t: t * 2, {"x": x, "n": 1})
     assert doubled["x"].tolist() == [2, 2] and doubled["n"] == 1 and plait.utils._pytree is pytree
+
+
+def test_sizes_are_tuples():
+    leaves, spec = pytree.tree_flatten(plait.ones(2, 3).shape)
+    assert leaves == [2, 3] and pytree.tree_unflatten(leaves, spec) == (2, 3)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from plait._layout import Size
+
 __all__ = [
     "GetAttrKey", "KeyPath", "LeafSpec", "MappingKey", "PyTree", "SequenceKey", "TreeSpec", "is_namedtuple",
     "is_namedtuple_class", "is_namedtuple_instance", "key_get", "keystr", "register_pytree_node", "tree_all",
@@ -165,6 +167,7 @@ SUPPORTED_NODES: dict[Any, NodeDef] = {
     n.type: n
     for n in (
         NodeDef(tuple, lambda t: (list(t), None), lambda c, _: tuple(c), _by_place),
+        NodeDef(Size, lambda t: (list(t), None), lambda c, _: tuple(c), _by_place),
         NodeDef(list, lambda t: (list(t), None), lambda c, _: list(c), _by_place),
         NodeDef(dict, _dict_flatten, _dict_unflatten, _by_key),
         NodeDef(OrderedDict, _dict_flatten, lambda c, k: OrderedDict(zip(k, c, strict=True)), _by_key),
