@@ -406,3 +406,18 @@ def test_equal_elements_share_the_gradient_of_a_whole_tensor(name, value, want):
     stacked = plait.tensor([value, value], dtype=plait.float64, requires_grad=True)
     plait.vmap(lambda x: getattr(x, name)())(stacked).sum().backward()
     np.testing.assert_equal(stacked.grad.tolist(), [want, want])
+
+
+@pytest.mark.parametrize("exponent", [0.5, -0.5, -1.0, 2.0, 3.0])
+@pytest.mark.parametrize("dtype", [plait.float64, plait.complex128])
+def test_powers_can_be_changed_in_place(exponent, dtype):
+    x = plait.tensor([0.5, 2.0], dtype=dtype, requires_grad=True)
+    want = exponent * x.detach() ** (exponent - 1)
+    for power in (lambda t: t.pow(exponent), lambda t: t.clone().pow_(exponent)):
+        y = power(x)
+        y.add_(1)  # their derivatives use the base, not the result
+        (slope,) = plait.autograd.grad(y.sum(), x, plait.ones((), dtype=dtype), create_graph=True)
+        assert plait.allclose(slope.detach().conj(), want)
+        (second,) = plait.autograd.grad(slope.sum(), x, plait.ones((), dtype=dtype))
+        assert plait.allclose(second.conj(), exponent * (exponent - 1) * x.detach() ** (exponent - 2))
+        assert plait.allclose(plait.func.jvp(power, (x.detach(),), (plait.ones_like(want),))[1], want)

@@ -10,6 +10,8 @@ var (
 			"where(r == 0, where(yr >= 0, 0, nan), m*sin(t))",
 			"where(y == 0, 0, grad*y*pow(x, y - 1))", "where(x == 0, 0, grad*out*log(x))")
 	cubeOp = elementwise("cube", "x", "x * x * x", "3*grad*x*x").overComplex("sr = xr*xr - xi*xi; si = 2*xr*xi; sr*xr - si*xi, sr*xi + si*xr")
+
+	powSqrtOp, powRsqrtOp, powReciprocalOp = sqrtOp.fromInput(), rsqrtOp.fromInput(), reciprocalOp.fromInput()
 )
 
 // power returns the operation that raises x to y where there is a cheaper one than pow.
@@ -28,11 +30,11 @@ func power(x, y *core.Tensor) *Elementwise {
 	}
 	switch y.Number().Float {
 	case 0.5:
-		return sqrtOp
+		return powSqrtOp
 	case -0.5:
-		return rsqrtOp
+		return powRsqrtOp
 	case -1:
-		return reciprocalOp
+		return powReciprocalOp
 	}
 	return nil
 }

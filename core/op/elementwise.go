@@ -29,6 +29,32 @@ type variant struct {
 	op     *Elementwise
 	saves  []int // the inputs that derivatives use; len(inputs) stands for the output
 	output bool  // whether the output is among them
+	again  bool  // whether derivatives compute the output again, from the input
+}
+
+// values returns the inputs and the output as far as derivatives use them, in slots.
+func (v *variant) values(ctx *core.BackwardContext, slots []*core.Tensor) ([]*core.Tensor, error) {
+	values := slots[:len(v.op.kernel.In)+1]
+	for slot, i := range v.saves {
+		values[i] = ctx.Saved(slot)
+		if err := values[i].Err(); err != nil {
+			return nil, err
+		}
+	}
+	if v.again {
+		out := v.op.apply(nil, values[0])
+		values[len(values)-1] = out
+		return values, out.Err()
+	}
+	return values, nil
+}
+
+// fromInput returns the operation of one input with derivatives that need the input, not the output: that may be changed in place.
+func (e *Elementwise) fromInput() *Elementwise {
+	c, f := *e, *e.complex
+	c.uses = []variant{{op: &c}, {op: &c, saves: []int{0}, again: true}}
+	f.uses, c.complex = c.uses, &f
+	return &c
 }
 
 // elementwise makes an operation. The signature and body are those of [expr.NewKernel]. grads holds the derivative for each

@@ -240,12 +240,11 @@ func partStrides(z *core.Tensor) []int {
 func elementwiseComplexDeriv(ctx *core.BackwardContext) {
 	v := ctx.Node.Any.(*variant)
 	var slots [9]*core.Tensor
-	values := slots[:len(v.op.kernel.In)+1]
-	for slot, i := range v.saves {
-		values[i] = ctx.Saved(slot)
-		if values[i].Err() != nil {
-			return
-		}
+	values, err := v.values(ctx, slots[:])
+	if err != nil {
+		return
+	}
+	for _, i := range v.saves {
 		if x := values[i]; x.IsNumber() && (x.DType().IsComplex() || v.op.complex.widens) { // with which programs do not compute
 			values[i] = numberAs(x, ctx.Grad())
 		} else if v.op.complex.widens {

@@ -53,12 +53,9 @@ func newGradient(k *expr.Kernel, input, src string) (*gradient, error) {
 func elementwiseDeriv(ctx *core.BackwardContext) {
 	v := ctx.Node.Any.(*variant)
 	var slots [9]*core.Tensor
-	values := slots[:len(v.op.kernel.In)+1]
-	for slot, i := range v.saves {
-		values[i] = ctx.Saved(slot)
-		if values[i].Err() != nil {
-			return // d has failed
-		}
+	values, err := v.values(ctx, slots[:])
+	if err != nil {
+		return // d has failed
 	}
 	for i, g := range v.op.grads {
 		if g == nil || !ctx.Needs(i) {

@@ -245,6 +245,9 @@ func (p *pushed) elementwise(v *variant) (sum *core.Tensor) {
 		}
 		plain = plain && len(values[i].TangentLevels(p.mode)) == 0
 	}
+	if v.again {
+		values[len(values)-1] = out
+	}
 	for i, g := range e.grads {
 		if g == nil || !p.need[i] {
 			continue
