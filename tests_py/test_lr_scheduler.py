@@ -179,3 +179,21 @@ def test_averaged_model():
     moving.update_parameters(model)
     assert moving.module.weight.tolist() == [[3.0, 1.0]]
     assert int(moving.n_averaged) == 2
+
+
+@pytest.mark.parametrize(
+    ("schedule", "want"),
+    [
+        (lambda o: lr.StepLR(o, 2, 0.5), [0.4, 0.4, 0.2, 0.2]),
+        (lambda o: lr.ConstantLR(o, 0.5, 3), [0.1, 0.1, 0.1, 0.2]),
+        (lambda o: lr.LinearLR(o, 0.5, 1.0, 3), [0.1, 0.4 / 3, 0.5 / 3, 0.2]),
+        (lambda o: lr.CosineAnnealingLR(o, 4), [0.4 / math.cos(math.pi / 8) ** 2, 0.3414214, 0.2, 0.0585786]),
+    ],
+)
+def test_rates_of_epochs_that_programs_set(schedule, want):
+    optimizer = optim.SGD([plait.nn.Parameter(plait.zeros(1))], lr=0.4)
+    s, got = schedule(optimizer), []
+    for s.last_epoch in range(4):
+        got += s.get_lr()
+        optimizer.param_groups[0]["lr"] = got[-1]
+    assert got == pytest.approx(want, rel=1e-6)

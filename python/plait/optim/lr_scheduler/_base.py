@@ -87,6 +87,7 @@ class EngineLR(LRScheduler):
     _kind: ClassVar[str]
     _names: ClassVar[tuple[str, ...]] = ()  # attributes that are options of the engine's
     _from_last: ClassVar[bool] = True  # rates follow from those of the epoch before, not from the first ones
+    _begins_at_zero: ClassVar[bool] = False  # epoch 0 has the rates of the beginning, even where `last_epoch` was set to it
 
     def _options(self) -> dict[str, Any]:
         return {n: getattr(self, n) for n in self._names}
@@ -107,10 +108,10 @@ class EngineLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """Returns the rates of `last_epoch`, from those of the epoch before."""
+        if self.last_epoch == 0 and (self._is_initial or self._begins_at_zero):
+            return self._rates(BEGIN, 0)
         if not self._is_initial:
             return self._rates(STEP, self.last_epoch)
-        if self.last_epoch == 0:
-            return self._rates(BEGIN, 0)
         if self._from_last:  # a run that goes on has this epoch's rates in its optimiser's state already
             return [float(g["lr"]) for g in self.optimizer.param_groups]
         return self._rates(STEP, self.last_epoch)

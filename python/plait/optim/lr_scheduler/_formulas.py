@@ -26,6 +26,7 @@ class StepLR(EngineLR):
     """Multiplies the rate by gamma every step_size epochs."""
 
     _kind, _names = "step", ("step_size", "gamma")
+    _begins_at_zero = True
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = step_size, gamma
@@ -51,6 +52,7 @@ class ConstantLR(EngineLR):
     """Multiplies the rate by factor for the first total_iters epochs."""
 
     _kind, _names = "constant", ("factor", "total_iters")
+    _begins_at_zero = True
 
     def __init__(
         self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1
@@ -63,6 +65,7 @@ class LinearLR(EngineLR):
     """Takes the rate linearly from start_factor to end_factor times the initial one over total_iters epochs."""
 
     _kind, _names = "linear", ("start_factor", "end_factor", "total_iters")
+    _begins_at_zero = True
 
     def __init__(
         self,
@@ -104,6 +107,12 @@ class CosineAnnealingLR(EngineLR):
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """Returns the rates of `last_epoch`, from those of the epoch before; from the first ones if there was no step."""
+        if not self._is_initial and self._step_count == 1 and self.last_epoch > 0:
+            return self._get_closed_form_lr()
+        return super().get_lr()
 
 
 class CosineAnnealingWarmRestarts(EngineLR):
