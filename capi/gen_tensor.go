@@ -103,6 +103,11 @@ func plait_tensor_detach(t C.plait_tensor) C.plait_tensor {
 	return C.plait_tensor(bind.TensorDetach(int64(t)))
 }
 
+//export plait_tensor_data
+func plait_tensor_data(t C.plait_tensor) C.plait_tensor {
+	return C.plait_tensor(bind.TensorData(int64(t)))
+}
+
 //export plait_tensor_to_device
 func plait_tensor_to_device(t C.plait_tensor, to C.plait_device, queued C.bool) C.plait_tensor {
 	return C.plait_tensor(bind.TensorToDevice(int64(t), int64(to), bool(queued)))

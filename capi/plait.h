@@ -156,7 +156,8 @@ plait_status plait_tensor_device(plait_tensor t);
 // gaps, else 0.
 plait_status plait_tensor_is_contiguous(plait_tensor t);
 
-// plait_tensor_version returns how often the storage was changed in place.
+// plait_tensor_version returns how often the tensor's memory was changed in place, as [core.Tensor.Changes]
+// counts it.
 plait_status plait_tensor_version(plait_tensor t);
 
 // plait_tensor_is_inference returns 1 if the tensor's memory was made in inference mode, else 0.
@@ -183,6 +184,9 @@ plait_tensor plait_tensor_view_dtype(plait_tensor t, int64_t dtype);
 
 // plait_tensor_detach returns a tensor with the same memory and no place in the graph.
 plait_tensor plait_tensor_detach(plait_tensor t);
+
+// plait_tensor_data returns what TensorDetach does, with a count of its own for changes in place.
+plait_tensor plait_tensor_data(plait_tensor t);
 
 // plait_tensor_to_device returns a contiguous copy on another device; on the same device it returns an alias.
 // Copies to a GPU are queued; one from a GPU to the host's memory is done when it returns, unless it shall be

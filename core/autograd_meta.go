@@ -186,6 +186,36 @@ func (t *Tensor) AutogradMeta() *AutogradMeta { return t.current() }
 // Detach returns a view of t without its autograd metadata.
 func (t *Tensor) Detach() *Tensor { return t.Alias(false) }
 
+// Data returns a tensor on the same storage without the graph, as Detach does, which counts changes in place by itself: what was saved
+// from t does not notice those made through the result or its views.
+func (t *Tensor) Data() *Tensor {
+	d := t.Alias(false)
+	if d != t && d.storage != nil {
+		d.changes = new(atomic.Uint32)
+	}
+	return d
+}
+
+// Changes returns how often the contents were changed in place, as far as the tensor's family counts it.
+func (t *Tensor) Changes() uint32 {
+	if t.changes != nil {
+		return t.changes.Load()
+	}
+	return t.storage.version.Load() - t.storage.unseen.Load()
+}
+
+// Change records a change in place through the tensor.
+func (t *Tensor) Change() {
+	if t.changes != nil {
+		t.changes.Add(1)
+		t.storage.unseen.Add(1)
+	}
+	t.storage.BumpVersion()
+}
+
+// SeeAs makes t, a view of u that is not used yet, count changes as u does.
+func (t *Tensor) SeeAs(u *Tensor) { t.changes = u.changes }
+
 // Rebase makes output index of n the place in the graph, after an in-place operation.
 func (meta *AutogradMeta) Rebase(n *Node, index int) {
 	n.retain()

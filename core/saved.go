@@ -3,12 +3,14 @@ package core
 import (
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 )
 
 // saved is a saved tensor of a node. It refers to the storage, not to the tensor.
 type saved struct {
 	storage  *Storage
 	version  uint32
+	changes  *atomic.Uint32 // the tensor's own count
 	dtype    DType
 	output   bool // an output of the node itself, whose metadata is rebuilt from the node
 	absent   bool
@@ -83,7 +85,7 @@ func (n *Node) save(t *Tensor, output bool, index int) {
 		}
 	}
 	t.storage.Retain()
-	s.storage, s.version = t.storage, t.storage.Version()
+	s.storage, s.version, s.changes = t.storage, t.Changes(), t.changes
 	s.shape, s.strides, s.offset = t.shape, t.strides, t.offset
 }
 
@@ -172,10 +174,12 @@ func (n *Node) unpack(i int, m Mode, given map[*ExternalValue]*Tensor) (*Tensor,
 		defer u.Release()
 		t = WrapTensor(m, u.storage, u.dtype, u.shape, u.strides, u.offset)
 	} else {
-		if v := s.storage.Version(); v != s.version {
+		t = WrapTensor(m, s.storage, s.dtype, s.shape, s.strides, s.offset)
+		t.changes = s.changes
+		if v := t.Changes(); v != s.version {
+			t.Release()
 			return nil, Errorf(StateError, n.Name, "a saved tensor of shape %v was modified by an in-place operation before backward: it is at version %d, expected version %d", s.shape, v, s.version)
 		}
-		t = WrapTensor(m, s.storage, s.dtype, s.shape, s.strides, s.offset)
 	}
 	if m.GradEnabled() || ForwardActive() { // which finds tangents at the place
 		switch {

@@ -19,6 +19,7 @@ type Storage struct {
 	alloc     *allocation
 	refs      atomicCount
 	version   atomic.Uint32
+	unseen    atomic.Uint32 // how many of the changes were made through tensors with a count of their own: see [Tensor.Data]
 	epoch     uint32 // counts reuses of a recycled Storage
 	inference bool   // made in inference mode: no versions, and cannot be saved for backward
 	failure   atomic.Pointer[failure]
@@ -85,6 +86,7 @@ func makeStorage(s Stream, m Memory, bytes int, cat Category, free func()) *Stor
 	st.refs.set(1)
 	if st.version.Load() != 0 {
 		st.version.Store(0)
+		st.unseen.Store(0)
 	}
 	st.setForeign(len(h.uses) > 0)
 	h.count(1)

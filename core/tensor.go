@@ -30,6 +30,7 @@ type Tensor struct {
 	users     atomic.Int32  // see Use
 	autograd  atomic.Pointer[AutogradMeta]
 	view      atomic.Pointer[viewOf]
+	changes   *atomic.Uint32 // counts changes in place, if the tensor and its views have a count of their own: see Data
 	other     *noTensor
 	dims      [8]int // backs shape and strides of tensors with up to 4 dimensions
 }
@@ -129,6 +130,7 @@ func (t *Tensor) Alias(withGraph bool) *Tensor {
 	}
 	defer t.unlock()
 	a := WrapTensor(m, t.storage, t.dtype, t.shape, t.strides, t.offset)
+	a.changes = t.changes
 	if withGraph {
 		meta := t.autograd.Load()
 		if meta == nil && t.dtype.Differentiable() {

@@ -39,5 +39,7 @@ func (t *Tensor) ViewDType(d DType) *Tensor {
 		}
 		strides[n-1] = 1
 	}
-	return WrapTensor(CurrentMode(), t.storage, d, shape, strides, offset)
+	v := WrapTensor(CurrentMode(), t.storage, d, shape, strides, offset)
+	v.changes = t.changes
+	return v
 }

@@ -437,3 +437,28 @@ def test_a_leaf_that_was_frozen_after_its_use_gets_no_gradient():
     w.requires_grad_(False)
     y.backward()
     assert (x.grad.tolist(), w.grad.tolist()) == ([9.0], [2.0])
+
+
+def test_changes_through_data_are_counted_apart():
+    w = plait.ones(3, requires_grad=True)
+    x = w * 2
+    y = x * x
+    x.data[1:].mul_(3)  # a view of it as well
+    assert x._version == 0 and x.data._version == 0
+    y.sum().backward()
+    assert w.grad.tolist() == [8, 24, 24]  # what was saved has changed all the same
+
+    kept = plait.ones(3)
+    apart = kept.data
+    y = w * apart
+    kept.add_(1)
+    y.sum().backward()
+    y = w * apart
+    apart.view(3)[0] = 5
+    assert kept._version == 1 and apart._version == apart.detach()._version == 1
+    with pytest.raises(RuntimeError, match="at version 1, expected version 0"):
+        y.sum().backward()
+    y = w * kept
+    kept.detach().add_(1)
+    with pytest.raises(RuntimeError, match="at version 2, expected version 1"):
+        y.sum().backward()

@@ -109,7 +109,7 @@ func TensorIsContiguous(t Tensor) Status {
 	return truth(v.IsNumber() || v.Contiguous())
 }
 
-// TensorVersion returns how often the storage was changed in place.
+// TensorVersion returns how often the tensor's memory was changed in place, as [core.Tensor.Changes] counts it.
 func TensorVersion(t Tensor) Status {
 	v := part(tensor(t))
 	if err := v.Usable("_version"); err != nil {
@@ -121,7 +121,7 @@ func TensorVersion(t Tensor) Status {
 	if v.Storage().Inference() {
 		return failf(core.StateError, "_version", "Inference tensors do not track version counter")
 	}
-	return int64(v.Storage().Version())
+	return int64(v.Changes())
 }
 
 // TensorIsInference returns 1 if the tensor's memory was made in inference mode, else 0.
@@ -187,6 +187,12 @@ func TensorViewDType(t Tensor, dtype int64) (status Tensor) {
 func TensorDetach(t Tensor) (status Tensor) {
 	defer protect("detach", &status)
 	return result(tensor(t).Detach())
+}
+
+// TensorData returns what TensorDetach does, with a count of its own for changes in place.
+func TensorData(t Tensor) (status Tensor) {
+	defer protect("data", &status)
+	return result(tensor(t).Data())
 }
 
 // TensorToDevice returns a contiguous copy on another device; on the same device it returns an alias. Copies to a GPU are queued;

@@ -83,7 +83,7 @@ func (op *opContext) guarded(meta *core.AutogradMeta) bool {
 // changed records that t was changed in place. Call it after the launch and before saving t as an output.
 func (op *opContext) changed(t *core.Tensor) {
 	if op.err == nil && !t.Storage().Inference() {
-		t.Storage().BumpVersion()
+		t.Change()
 		if op.forward != nil {
 			op.forward.changed = t
 		}

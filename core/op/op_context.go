@@ -180,6 +180,7 @@ func (op *opContext) viewAs(d core.DType, x *core.Tensor, shape, strides []int, 
 		return op.fail()
 	}
 	v := core.WrapTensor(op.mode, x.Storage(), d, shape, strides, offset)
+	v.SeeAs(x)
 	if !x.DType().Differentiable() {
 		return v
 	}

@@ -299,7 +299,7 @@ func changeOn(name string, dev core.Device, grads []*core.Tensor, fill func(c *c
 				return err
 			}
 		} else {
-			g.Storage().BumpVersion()
+			g.Change()
 		}
 	}
 	return nil

@@ -336,7 +336,7 @@ func (p *plan) run(o *Optimizer) error {
 		} else if it.param != it.slot.param {
 			op.CopyInPlace(it.slot.param, it.param)
 		} else {
-			it.param.Storage().BumpVersion()
+			it.param.Change()
 		}
 		for _, t := range it.states {
 			t.Storage().BumpVersion()

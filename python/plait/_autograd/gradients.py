@@ -109,8 +109,12 @@ class TensorGradients:
 
     @property
     def data(self) -> Tensor:
-        """The tensor without its gradient, sharing its memory."""
-        return self.detach()
+        """The tensor without its gradient, sharing its memory.
+
+        What backward passes have saved does not notice changes in place that are made through it.
+        """
+        status = _core.bind_TensorData(self._h)
+        return own(status if status > 0 else check(status))
 
     @data.setter
     def data(self: Any, value: Tensor) -> None:
