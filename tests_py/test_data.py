@@ -295,3 +295,49 @@ def test_arguments():
     ):
         with pytest.raises(ValueError):
             data.DataLoader(Squares(2), **bad)
+
+
+def test_loaders_with_iterators_of_their_own():
+    from plait.utils.data import DataLoader, dataloader
+
+    class Doubled:
+        def __init__(self, iterator):
+            self.iterator = iterator
+
+        def __next__(self):
+            return next(self.iterator) * 2
+
+        def __iter__(self):
+            return self
+
+        def __del__(self):
+            if isinstance(self.iterator, dataloader._MultiProcessingDataLoaderIter):
+                self.iterator.__del__()
+
+    class Loader(DataLoader):
+        def _get_iterator(self):
+            return Doubled(super()._get_iterator())
+
+    data = plait.arange(5)
+    for workers, kind in (
+        (0, dataloader._SingleProcessDataLoaderIter),
+        (2, dataloader._MultiProcessingDataLoaderIter),
+    ):
+        loader = Loader(data, batch_size=2, num_workers=workers)
+        assert [b.tolist() for b in loader] == [[0, 2], [4, 6], [8]]
+        made = iter(loader).iterator
+        assert isinstance(made, kind) and isinstance(made, dataloader._BaseDataLoaderIter) and len(made) == 3
+        assert not hasattr(made, "nothing")
+    assert loader._dataset_kind == dataloader._DatasetKind.Map and loader._auto_collation
+    assert loader._index_sampler is loader.batch_sampler
+    single = DataLoader(data, batch_size=None)
+    assert not single._auto_collation and single._index_sampler is single.sampler
+
+
+def test_batches_in_memory_made_for_them():
+    x = plait.arange(6.0).reshape(2, 3)
+    storage = x.untyped_storage()._new_shared(6 * x.element_size(), device=x.device)
+    out = x.new(storage).resize_(2, 3)
+    plait.cat([x[:1], x[1:] * 2], out=out)
+    assert out.tolist() == [[0, 1, 2], [6, 8, 10]] and out.dtype is plait.float32
+    assert out.untyped_storage().data_ptr() == storage.data_ptr()

@@ -13,6 +13,7 @@ from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
 from plait._tensors.arrays import tensor
 from plait._tensors.beside import beside
+from plait._tensors.storage import Storage
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike
@@ -245,8 +246,10 @@ def new_tensor(
 
 def new(self: Tensor, *data: Any, device: DeviceLike | None = None) -> Tensor:
     """Returns a tensor of this one's dtype and on its device, with a copy of data, or of the given sizes with undefined
-    values.
+    values, or with the memory of a storage.
     """
+    if len(data) == 1 and isinstance(data[0], Storage):
+        return data[0].elements(self.dtype)
     if len(data) == 1 and not isinstance(data[0], int | Size):
         return new_tensor(self, data[0], device=device)
     return _ops.empty(*(data or (0,)), dtype=self.dtype, device=self.device if device is None else device)

@@ -51,6 +51,11 @@ class Storage:
             return Storage(tensor([], dtype=uint8), True)
         return Storage(from_numpy(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(nbytes,))), True)
 
+    @staticmethod
+    def _new_shared(size: int, *, device: Any = "cpu") -> Storage:
+        """Returns a storage of bytes with undefined values; what sends it to another process shares its memory then."""
+        return Storage(_ops.empty(size, dtype=uint8, device=device), True)
+
     def untyped(self) -> Storage:
         """Returns the storage in bytes."""
         return Storage(self._tensor, True)

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 
 
+class _DatasetKind:
+    Map = 0
+    Iterable = 1
+
+
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches. Each iteration is a new pass, with its own random order.
 
@@ -140,9 +145,26 @@ class DataLoader(Generic[T_co]):
         self._context = wanted
 
     def __iter__(self) -> Iterator[Any]:
-        if self.num_workers == 0:
-            return _PassWithoutWorkers(self)
-        return _Pass(self)
+        return self._get_iterator()
+
+    def _get_iterator(self) -> Any:
+        """Returns an iterator over a new pass; subclasses return one of their own around it."""
+        return _MultiProcessingDataLoaderIter(self) if self.num_workers else _SingleProcessDataLoaderIter(self)
+
+    @property
+    def _dataset_kind(self) -> int:
+        return _DatasetKind.Iterable if self._iterable else _DatasetKind.Map
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None or (self._iterable and self.batch_size is not None)
+
+    @property
+    def _index_sampler(self) -> Any:
+        """What gives the requests of a pass: an index or a list of indices for each batch."""
+        if self._iterable:
+            return itertools.repeat(None)
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:
@@ -160,12 +182,6 @@ class DataLoader(Generic[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._workers, self._starting = [], threading.Lock()
-
-    def _request_iterator(self) -> Iterator[Any]:
-        """Returns an iterator over the requests of a pass: an index or a list of indices for each batch."""
-        if self._iterable:
-            return itertools.repeat(None)
-        return iter(self.sampler if self.batch_sampler is None else self.batch_sampler)  # type: ignore[arg-type]
 
     def _fetcher(self) -> Fetch:
         """Returns the function that makes a batch. It has no reference to the loader."""
@@ -233,19 +249,31 @@ class _ByIndices:
         return self.collate(many(what) if callable(many) else [dataset[i] for i in what])
 
 
-class _PassWithoutWorkers:
+class _BaseDataLoaderIter:
+    """A pass over a loader's batches."""
+
+    _loader: DataLoader[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """A pass without workers: the reader makes the batches. Threads that share it make one at a time."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         draw_seed(loader.generator)  # as with workers, so that the order does not depend on their number
         self._loader = loader
         self._fetch = loader._fetcher()
-        self._requests = loader._request_iterator()
+        self._requests = iter(loader._index_sampler)
         self._samples = iter(loader.dataset) if isinstance(loader.dataset, IterableDataset) else None
         self._turn = threading.Lock()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
 
     def __next__(self) -> Any:
         with self._turn:
@@ -255,11 +283,8 @@ class _PassWithoutWorkers:
                 raise StopIteration
             return batch
 
-    def __len__(self) -> int:
-        return len(self._loader)
 
-
-class _Pass:
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """A pass with workers. Threads that share it read one at a time."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -267,7 +292,7 @@ class _Pass:
         self._reading = threading.Lock()
         self._workers = loader._start_workers()
         self._shares = [w.share() for w in self._workers]
-        self._requests: Iterator[Any] = loader._request_iterator()
+        self._requests: Iterator[Any] = iter(loader._index_sampler)
         self._waiting: deque[int] = deque()  # the workers of outstanding requests, in order
         self._ended: set[int] = set()
         self._turn = 0
@@ -290,8 +315,10 @@ class _Pass:
         self._waiting.append(self._turn)
         self._turn = (self._turn + 1) % len(self._workers)
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
+    def __getattr__(self, name: str) -> Any:
+        if name == "__del__":  # libraries call it; as a method, Python would, and could lose Ctrl-C there
+            return self._stop
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __next__(self) -> Any:
         with self._reading:
@@ -319,9 +346,6 @@ class _Pass:
             return batch
         self._stop()
         raise StopIteration
-
-    def __len__(self) -> int:
-        return len(self._loader)
 
     def _stop(self) -> None:
         if not self._done and not self._loader.persistent_workers:
