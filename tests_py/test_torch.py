@@ -238,3 +238,38 @@ for call in (lambda: GreenContext(1), flex_attention, lambda: Own(2), torch.PyTo
     )
     reader = "torch.PyTorchFileReader: a file's records are not read one by one; use torch.load"
     assert lines == [context, flexible, context, reader]
+
+
+def test_names_that_libraries_compare_with_or_keep():
+    behind("""
+import torch, torch.distributed, torch.futures
+from torch.distributed import rpc
+from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.serialization import MAP_LOCATION
+from torch.autograd.profiler import EventList
+assert issubclass(torch.nn.InstanceNorm2d, _InstanceNorm)
+assert torch.ones(1).layout not in (torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+assert not isinstance(torch.nn.Linear(1, 1), torch.jit.ScriptModule) and issubclass(torch.jit.TracerWarning, Warning)
+assert "USE_MKL=OFF" not in torch.__config__.show() and "threads" in torch.__config__.parallel_info()
+aten = torch.ops.aten
+assert {aten.add.Tensor: 1}[aten.add.Tensor] and str(aten.add.Tensor) == "aten.add.Tensor" and aten.add is aten.add
+assert aten.add.Tensor(torch.ones(2), 1).tolist() == aten.add(torch.ones(2), 1).tolist() == [2, 2]
+assert aten.add_.Tensor(torch.ones(2), 1).tolist() == [2, 2]
+for refused in (aten._no_such.default, torch.jit.trace, torch.jit.load, rpc.init_rpc):
+    try:
+        refused(torch.ones(1))
+        raise SystemExit("no error")
+    except NotImplementedError:
+        pass
+rows = torch.tensor([0, 0, 2, 3])
+starts = torch._convert_indices_from_coo_to_csr(rows, 5)
+assert starts.tolist() == [0, 2, 2, 3, 4, 4]
+both = torch._convert_indices_from_csr_to_coo(starts, rows + 1, transpose=True, out_int32=True)
+assert both.tolist() == [[1, 1, 3, 4], [0, 0, 2, 3]] and both.dtype is torch.int32
+assert torch.dsmm(torch.eye(2).to_sparse(), torch.ones(2, 1)).tolist() == [[1], [1]]
+x = torch.ones(2)
+assert x._cdata != torch.ones(2)._cdata
+m = torch.nn.Linear(1, 1)
+with torch.nn.utils.stateless._reparametrize_module(m, {"weight": torch.full((1, 1), 3.0), "bias": torch.zeros(1)}):
+    assert m(torch.ones(1, 1)).item() == 3
+""")

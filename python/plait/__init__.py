@@ -50,7 +50,10 @@ from plait._layout import (
     channels_last_3d,
     contiguous_format,
     preserve_format,
+    sparse_bsc,
+    sparse_bsr,
     sparse_coo,
+    sparse_csc,
     sparse_csr,
     strided,
 )
@@ -98,7 +101,7 @@ from plait.utils.summary import summary as summary  # noqa: E402
 def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
-        "array_api", "autograd", "compiler", "distributed", "distributions", "fx", "hub", "jit", "library",
+        "array_api", "autograd", "compiler", "distributed", "distributions", "futures", "fx", "hub", "jit", "library",
         "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "plot", "random", "sparse", "storage", "testing",
         "types",
     ):  # fmt: skip
@@ -126,6 +129,14 @@ def __getattr__(name: str) -> _Any:
 
         if (function := foreach(name.removeprefix("_foreach_"))) is not None:
             return function
+    if name == "Future":
+        from plait.futures import Future
+
+        return Future
+    if name == "_standard_gamma":
+        from plait.distributions._samplers import standard_gamma
+
+        return standard_gamma
     if name in ("TypedStorage", "UntypedStorage"):
         from plait import storage
 
@@ -147,6 +158,10 @@ def __getattr__(name: str) -> _Any:
         from plait._functions import checks
 
         return getattr(checks, name)
+    if name in ("_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo"):
+        from plait._functions import sparse_indices
+
+        return getattr(sparse_indices, name)
     if name in _ABSENT_DTYPES:
         return _ABSENT_DTYPES[name]
     raise _absent("top", "plait", name)

@@ -46,6 +46,8 @@ class Layout:
 
 
 strided, sparse_coo, sparse_csr = Layout("strided"), Layout("sparse_coo"), Layout("sparse_csr")
+# Of these there are no tensors; programs compare layouts with them.
+sparse_csc, sparse_bsr, sparse_bsc = Layout("sparse_csc"), Layout("sparse_bsr"), Layout("sparse_bsc")
 
 
 class MemoryFormat:

@@ -1,4 +1,7 @@
-"""Operations of `plait.library.custom_op` by name: `plait.ops.namespace.name`. Of PyTorch's own, ranges of profiles."""
+"""Operations of `plait.library.custom_op` by name: `plait.ops.namespace.name`.
+
+Of PyTorch's own there are ranges of profiles, and in the namespace `aten` the functions by the names of its overloads.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,36 @@ _OWN = {
 }
 
 
+_aten: dict[str, _Function] = {}
+
+
+class _Function:
+    """A function by PyTorch's inner name, `aten.add`, or an overload of it, `aten.add.Tensor`.
+
+    Names that are no function's or method's here can be compared, and used as keys; a call raises.
+    """
+
+    def __init__(self, name: str, overload: str = "") -> None:
+        self.__name__, self._overload = name, overload
+
+    def __getattr__(self, name: str) -> _Function:
+        if self._overload or name.startswith("__"):
+            raise AttributeError(f"plait.ops.{self} has no attribute {name!r}")
+        found = self.__dict__[name] = _Function(self.__name__, name)
+        return found
+
+    def __repr__(self) -> str:
+        return ".".join(filter(None, ("aten", self.__name__, self._overload)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        import plait
+
+        function = getattr(plait, self.__name__, None) or getattr(plait.Tensor, self.__name__, None)
+        if function is None:
+            raise MissingFeatureError(f"plait.ops.{self}: there is no such operation")
+        return function(*args, **kwargs)
+
+
 class _Namespace:
     """The operations of a namespace."""
 
@@ -26,6 +59,8 @@ class _Namespace:
             return _OWN[self._name, name]
         if (self._name, name) in OPERATIONS:
             return OPERATIONS[self._name, name]
+        if self._name == "aten" and not name.startswith("__"):
+            return _aten.setdefault(name, _Function(name))
         raise MissingFeatureError(f"plait.ops.{self._name}.{name}: there is no such operation")
 
 

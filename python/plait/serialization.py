@@ -30,6 +30,7 @@ from plait._serialization.pickling import Pickler
 from plait._serialization.unpickling import refused_names
 from plait._tensor import Tensor
 
+MAP_LOCATION: TypeAlias = MapLocation  # PyTorch's name
 FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
 _ALIGNMENT = 64  # of the tensors' bytes in a file

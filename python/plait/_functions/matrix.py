@@ -32,6 +32,7 @@ __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
     "det",
+    "dsmm",
     "geqrf",
     "ger",
     "inverse",
@@ -301,6 +302,12 @@ def smm(input: Tensor, mat2: Tensor) -> Any:
     """Returns the product of a sparse matrix and a dense one, as a sparse matrix."""
     _sparse("smm", input=input)
     return _ops.mm(input, mat2).to_sparse()
+
+
+@checked
+def dsmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Returns the product of two matrices, of which the first may be sparse: what `mm` does."""
+    return _ops.mm(input, mat2)
 
 
 @checked

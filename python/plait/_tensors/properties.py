@@ -114,6 +114,11 @@ class TensorFacts:
         return check(_core.bind_TensorAddress(self._h))
 
     @property
+    def _cdata(self) -> int:
+        """A number that other live tensors do not have."""
+        return int(self._h)
+
+    @property
     def _version(self) -> int:
         return check(_core.bind_TensorVersion(self._h))
 

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 from plait._engine import spelling
 from plait._engine.missing_names import absent as _absent
+from plait._engine.missing_names import refusing as _refusing
 from plait._engine.warnings import warn
-from plait._errors import MissingFeatureError
 
 T = TypeVar("T")
 
@@ -53,7 +53,19 @@ def is_tracing() -> bool:
     return False
 
 
+class TracerWarning(Warning):
+    """What PyTorch's tracer warns with; there is none."""
+
+
+_NO_COMPILER = _refusing(
+    "plait.jit",
+    "Attribute ScriptFunction ScriptModule freeze load save trace trace_module",
+    "there is no compiler; save a state_dict to keep a model",
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("ScriptFunction", "ScriptModule", "freeze", "load", "save", "trace", "trace_module"):
-        raise MissingFeatureError(f"plait.jit.{name}: there is no compiler; save a state_dict to keep a model")
-    raise _absent("jit", "plait.jit", name)
+    try:
+        return _NO_COMPILER(name)
+    except AttributeError:
+        raise _absent("jit", "plait.jit", name) from None

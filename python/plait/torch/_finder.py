@@ -56,7 +56,7 @@ class Loader:
         """Puts back what importing has written into the module, and imports the modules that only PyTorch has below."""
         name = module.__spec__.name if module.__spec__ else ""
         vars(module).update(self._before)
-        for home in HOMES:
+        for home in (*HOMES, *REFUSED):
             above = home.rpartition(".")[0]
             if f"{above}.".startswith(f"{name}.") and above.replace("torch", "plait", 1) in sys.modules:
                 import_if_there(home)

@@ -1,4 +1,4 @@
-"""The modules of PyTorch's that are none of Plait's: `torch`, `torch.version`, `torch.torch_version` and `torch._C`."""
+"""The modules of PyTorch's that are none of Plait's, from `torch` itself to `torch.__config__`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import plait
 import plait._tensors.shared  # multiprocessing shares tensors where torch is imported
+from plait import _core
 from plait._engine import arming
 from plait._engine.missing_names import Refused, absent
 
@@ -57,6 +58,11 @@ BINDINGS = {
 }
 
 
+def _built() -> str:
+    """Returns Plait's version and what multiplies matrices."""
+    return f"Plait {plait.__version__}\n  - matrix products: {_core.bind_BlasDescribe()}\n"
+
+
 def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     """Returns the modules by name.
 
@@ -85,6 +91,9 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     vars(bindings).update(BINDINGS, __path__=[])
     vars(version).update({k: v for k, v in vars(plait.version).items() if k[0] != "_"})
     vars(version).update(__version__=top.__version__, plait=plait.__version__)
+    config = ModuleType("torch.__config__", "How Plait was built.")
+    vars(config).update(show=_built, parallel_info=lambda: f"at most {plait.get_num_threads()} threads")
+    vars(top)["__config__"] = config
     versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
-    return {m.__name__: m for m in (top, bindings, version, versions, operators)}
+    return {m.__name__: m for m in (top, bindings, version, versions, config, operators)}

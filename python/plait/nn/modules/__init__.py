@@ -11,6 +11,7 @@ from plait.nn.modules.container import *
 from plait.nn.modules.conv import *
 from plait.nn.modules.dropout import *
 from plait.nn.modules.flatten import *
+from plait.nn.modules.instancenorm import *
 from plait.nn.modules.lazy import *
 from plait.nn.modules.linear import *
 from plait.nn.modules.loss import *

@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from plait import _ops
 from plait._dtype import int64
 from plait._tensor import Tensor
-from plait.nn.modules.batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    _NormBase,
-)
+from plait.nn.modules.batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d, _NormBase
 from plait.nn.modules.conv import (
     Conv1d,
     Conv2d,
@@ -25,6 +17,7 @@ from plait.nn.modules.conv import (
     ConvTranspose3d,
     _ConvNd,
 )
+from plait.nn.modules.instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from plait.nn.modules.linear import Linear
 from plait.nn.modules.module import Module
 from plait.nn.parameter import UninitializedBuffer, UninitializedParameter, is_lazy

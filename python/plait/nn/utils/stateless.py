@@ -11,20 +11,24 @@ from plait._tensor import Tensor
 from plait.nn.modules.module import Module
 
 
-def _swapped(
-    module: Module, values: Mapping[str, Tensor], tie_weights: bool, strict: bool
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: Mapping[str, Tensor],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
 ) -> AbstractContextManager[None]:
     """Puts tensors in the places of a module's own, by dotted name, inside `with`."""
     every = {
         **dict(module.named_parameters(remove_duplicate=False)),
         **dict(module.named_buffers(remove_duplicate=False)),
     }
-    unknown = [n for n in values if n not in every]
+    unknown = [n for n in parameters_and_buffers if n not in every]
     if strict:
-        missing = [n for n in every if n not in values]
+        missing = [n for n in every if n not in parameters_and_buffers]
         if unknown or missing:
             raise RuntimeError(f"functional_call: missing keys {missing}, unexpected keys {unknown}")
-    wanted = {n: v for n, v in values.items() if n in every}
+    wanted = {n: v for n, v in parameters_and_buffers.items() if n in every}
     if tie_weights:
         by_tensor = {id(every[n]): v for n, v in wanted.items()}
         for n, t in every.items():
@@ -67,5 +71,5 @@ def functional_call(
                 raise ValueError(f"functional_call: {twice} are given twice")
             values.update(part)
     arguments = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _swapped(module, values, tie_weights, strict):
+    with _reparametrize_module(module, values, tie_weights, strict):
         return module(*arguments, **(kwargs or {}))
