@@ -415,8 +415,16 @@ POSITIVE = {"loc": constraints.real, "scale": constraints.positive}
         ("Categorical", {"logits": [0.5, 0.5]}, VECTOR),
         ("Multinomial", {"probs": [0.5, 0.5]}, VECTOR),
         ("LogNormal", {"loc": 0.0, "scale": 1.0}, POSITIVE),
-        ("Dirichlet", {"concentration": [1.0, 2.0]}, {"concentration": constraints.independent(constraints.positive, 1)}),
-        ("MultivariateNormal", {"loc": [0.0], "covariance_matrix": [[2.0]]}, {"scale_tril": constraints.lower_cholesky}),
+        (
+            "Dirichlet",
+            {"concentration": [1.0, 2.0]},
+            {"concentration": constraints.independent(constraints.positive, 1)},
+        ),
+        (
+            "MultivariateNormal",
+            {"loc": [0.0], "covariance_matrix": [[2.0]]},
+            {"scale_tril": constraints.lower_cholesky},
+        ),
     ],
 )
 def test_subclasses_name_constraints_of_parameters(family, arguments, wanted):

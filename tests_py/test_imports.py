@@ -25,6 +25,9 @@ INSIDE = {
     "plait": {
         "plait._functions.checks": "few programs use them",
         "plait._functions.foreach": "few programs use them",
+        "plait._functions.sparse_indices": "few programs use them",
+        "plait.distributions._samplers": "few programs draw such variables",
+        "plait.futures": "few programs use the class",
         "plait.storage": "few programs use the classes",
         "plait._tensors.legacy_types": "few programs use the old types",
         "plait.distributed.fsdp": "most programs use no ranks",
@@ -44,6 +47,7 @@ INSIDE = {
     },
     "plait.cuda": {"plait._tensors.legacy_types": "few programs use the old types"},
     "plait._functions.config": {"plait": "it returns plait.cpu or plait.cuda, which import it"},
+    "plait.ops": {"plait": "the package above, whose functions it has by other names"},
     "plait.overrides": {"plait.fx._names": "few programs ask for names of functions"},
     "plait.autograd.functional": {"plait.func._jacobians": "which imports the package"},
     "plait._engine.missing_names": {"plait._names": "a long text that only errors need"},

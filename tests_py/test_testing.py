@@ -68,7 +68,9 @@ def test_older_types():
     assert plait.FloatTensor([1, 2]).dtype is plait.float32 and plait.LongTensor([1.5]).tolist() == [1]
     assert plait.HalfTensor(2, 3).shape == (2, 3) and plait.BoolTensor([1, 0]).tolist() == [True, False]
     for kind in (plait.Tensor, plait.DoubleTensor):  # a size is no data
-        assert kind(plait.ones(2, 3).shape).shape == (2, 3) and kind(plait.Size()).shape == () and kind((2, 3)).sum() == 5
+        assert (
+            kind(plait.ones(2, 3).shape).shape == (2, 3) and kind(plait.Size()).shape == () and kind((2, 3)).sum() == 5
+        )
     assert isinstance(plait.ones(1), plait.FloatTensor) and not isinstance(plait.ones(1), plait.LongTensor)
     assert plait.DoubleTensor().shape == (0,) and plait.ones(1).type() == "plait.FloatTensor"
     for given in (plait.DoubleTensor, "plait.DoubleTensor", "torch.DoubleTensor", plait.float64):

@@ -255,7 +255,13 @@ class PartOfPass:
     """The Python side of a backward pass that the engine runs as a part of more, such as a pipeline's step."""
 
     def __init__(self, run: int) -> None:
-        self._state: dict[str, Any] = {"run": run, "restricted": False, "callbacks": [], "closing": [], "hooked": _Hooked()}
+        self._state: dict[str, Any] = {
+            "run": run,
+            "restricted": False,
+            "callbacks": [],
+            "closing": [],
+            "hooked": _Hooked(),
+        }
         self.run = run
 
     def answer(self, wanted: int) -> Sequence[Tensor | None]:
@@ -298,7 +304,9 @@ def _answer(run: int, wanted: int, retain: bool) -> Sequence[Tensor | None]:
         function(*grads)
         return ()
     if wanted == _HOOK:
-        grad = passes.hooked.known(*grads)
+        (given,) = grads
+        assert given is not None
+        grad = passes.hooked.known(given)
         result = function(grad)
         if result is not None and not is_tensor(result):
             raise TypeError(

@@ -8,6 +8,7 @@ from plait import _dtype as dt
 from plait import _ops
 from plait._functions._checked import checked
 from plait._functions.creation import arange
+from plait._functions.shape import repeat_interleave
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -40,5 +41,5 @@ def _convert_indices_from_csr_to_coo(
     """
     counts = crow_indices[1:] - crow_indices[:-1]
     rows = arange(counts.numel(), dtype=crow_indices.dtype, device=crow_indices.device)
-    parts = [rows.repeat_interleave(counts), col_indices.to(crow_indices.dtype)]
+    parts = [repeat_interleave(rows, counts), col_indices.to(crow_indices.dtype)]
     return _ops.stack(parts[::-1] if transpose else parts).to(dt.int32 if out_int32 else dt.int64)

@@ -72,7 +72,7 @@ class ComposeTransform(Transform):
         return plait.Size(shape)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Returns the last part's function of the one before, and so on: it is the parts that keep what they returned."""
+        """Returns what the parts make of x, one after the other; it is they that keep what they returned."""
         for part in self.parts:
             x = part(x)
         return x
@@ -222,7 +222,11 @@ class CatTransform(Transform):
 
     def with_cache(self, cache_size: int = 1) -> Transform:
         """Returns the transform and those in it with a cache of the given size."""
-        return self if cache_size == self._cache_size else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+        return (
+            self
+            if cache_size == self._cache_size
+            else CatTransform(self.transforms, self.dim, self.lengths, cache_size)
+        )
 
     @property
     def length(self) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._transform_base import Transform, _InverseTransform
+from plait.distributions._transform_base import Transform, _InverseTransform  # noqa: F401
 from plait.distributions._transform_joins import (
     CatTransform,
     ComposeTransform,

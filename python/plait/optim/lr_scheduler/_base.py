@@ -87,7 +87,9 @@ class EngineLR(LRScheduler):
     _kind: ClassVar[str]
     _names: ClassVar[tuple[str, ...]] = ()  # attributes that are options of the engine's
     _from_last: ClassVar[bool] = True  # rates follow from those of the epoch before, not from the first ones
-    _begins_at_zero: ClassVar[bool] = False  # epoch 0 has the rates of the beginning, even where `last_epoch` was set to it
+    _begins_at_zero: ClassVar[bool] = (
+        False  # epoch 0 has the rates of the beginning, even where `last_epoch` was set to it
+    )
 
     def _options(self) -> dict[str, Any]:
         return {n: getattr(self, n) for n in self._names}

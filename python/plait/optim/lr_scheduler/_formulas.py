@@ -109,7 +109,7 @@ class CosineAnnealingLR(EngineLR):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        """Returns the rates of `last_epoch`, from those of the epoch before; from the first ones if there was no step."""
+        """Returns the rates of `last_epoch`, from those of the epoch before, or from the first ones before any step."""
         if not self._is_initial and self._step_count == 1 and self.last_epoch > 0:
             return self._get_closed_form_lr()
         return super().get_lr()
