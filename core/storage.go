@@ -20,8 +20,8 @@ type Storage struct {
 	refs      atomicCount
 	version   atomic.Uint32
 	unseen    atomic.Uint32 // how many of the changes were made through tensors with a count of their own: see [Tensor.Data]
-	epoch     uint32 // counts reuses of a recycled Storage
-	inference bool   // made in inference mode: no versions, and cannot be saved for backward
+	epoch     uint32        // counts reuses of a recycled Storage
+	inference bool          // made in inference mode: no versions, and cannot be saved for backward
 	failure   atomic.Pointer[failure]
 	recovery  atomic.Pointer[Event] // the end of the last Recover
 
