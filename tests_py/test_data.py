@@ -2,13 +2,17 @@
 
 import collections
 import math
+import pickle
 import threading
 import time
+import types
 
 import numpy as np
 import plait
 import pytest
 from plait.utils import data
+from plait.utils.data import dataloader
+from plait.utils.data._utils import collate as collating
 
 
 class Squares(data.Dataset):
@@ -276,11 +280,77 @@ def test_collate():
     assert data.default_collate([True, False]).dtype is plait.bool
     assert data.default_collate([(1, "x"), (2, "y")])[1] == ("x", "y")
     assert data.default_collate(["x", "y"]) == ["x", "y"]
-    with pytest.raises(ValueError, match="equal size"):
+    with pytest.raises(RuntimeError, match="equal size"):
         data.default_collate([[1], [1, 2]])
     with pytest.raises(TypeError):
         data.default_collate([object()])
     assert data.default_convert({"a": np.ones(2)})["a"].shape == (2,)
+
+
+def test_collections_keep_their_class():
+    class Named(dict):
+        label = ""
+
+    class Listed(list):
+        label = ""
+
+    first, second = Named(a=1), Named(a=2)
+    first.label = "kept"
+    out = data.default_collate([first, second])
+    assert type(out) is Named and out.label == "kept" and out["a"].tolist() == [1, 2] and first == {"a": 1}
+    assert type(data.default_collate([collections.OrderedDict(a=1)])) is collections.OrderedDict
+    view = data.default_collate([types.MappingProxyType({"a": 1}), {"a": 2}])
+    assert type(view) is types.MappingProxyType and view["a"].tolist() == [1, 2]
+    pair = Listed([1, 2.0])
+    pair.label = "kept"
+    out = data.default_collate([pair, [3, 4.0]])
+    assert type(out) is Listed and out.label == "kept" and out[0].tolist() == [1, 3] and pair == [1, 2.0]
+    assert [t.tolist() for t in data.default_collate([range(2), range(2)])] == [[0, 0], [1, 1]]
+    assert type(data.default_convert(pair)) is Listed and data.default_convert((1, 2)) == [1, 2]
+    assert type(data.default_convert(first)) is Named
+
+
+def test_collate_functions_by_class():
+    class Word:
+        def __init__(self, text):
+            self.text = text
+
+    class Loud(Word):
+        pass
+
+    def join(batch, *, collate_fn_map):
+        assert collate_fn_map is functions
+        return "".join(w.text for w in batch)
+
+    functions = {**collating.default_collate_fn_map, Word: join}
+    out = collating.collate([{"w": Loud("a"), "n": 1}, {"w": Word("b"), "n": 2}], collate_fn_map=functions)
+    assert out["w"] == "ab" and out["n"].tolist() == [1, 2]
+    with pytest.raises(TypeError, match="found <class 'int'>"):
+        collating.collate([1, 2])
+    with pytest.raises(TypeError, match="Word"):
+        data.default_collate([Word("a")])
+    collating.default_collate_fn_map[Word] = lambda batch, collate_fn_map: len([*batch, collate_fn_map]) - 1
+    try:
+        assert next(iter(data.DataLoader([Word("a"), Loud("b")], batch_size=2))) == 2
+    finally:
+        del collating.default_collate_fn_map[Word]
+    assert collating.np_str_obj_array_pattern.search(np.array(["a"]).dtype.str)
+    assert not collating.np_str_obj_array_pattern.search(np.ones(1).dtype.str)
+
+
+def test_classes_of_passes():
+    loader = data.DataLoader(range(4))
+    alone, helped = iter(loader), iter(data.DataLoader(range(4), num_workers=1))
+    assert type(alone) is dataloader._SingleProcessDataLoaderIter and len(alone) == 4
+    assert type(helped) is dataloader._MultiProcessingDataLoaderIter
+    assert isinstance(alone, dataloader._BaseDataLoaderIter) and isinstance(helped, dataloader._BaseDataLoaderIter)
+    for each in (alone, helped):
+        with pytest.raises(NotImplementedError, match="cannot be pickled"):
+            pickle.dumps(each)
+    helped._shutdown_workers()
+    for worker in helped._workers:
+        worker.thread.join(30)
+        assert not worker.thread.is_alive()
 
 
 def test_arguments():

@@ -263,6 +263,9 @@ class _BaseDataLoaderIter:
     def __len__(self) -> int:
         return len(self._loader)
 
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled: it is in the middle of a pass")
+
 
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """A pass without workers: the reader makes the batches. Threads that share it make one at a time."""
@@ -317,7 +320,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def __getattr__(self, name: str) -> Any:
         if name == "__del__":  # libraries call it; as a method, Python would, and could lose Ctrl-C there
-            return self._stop
+            return self._shutdown_workers
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     def __next__(self) -> Any:
@@ -344,10 +347,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 finally:
                     del error  # or its traceback would keep this frame, and the frame it
             return batch
-        self._stop()
+        self._shutdown_workers()
         raise StopIteration
 
-    def _stop(self) -> None:
+    def _shutdown_workers(self) -> None:
         if not self._done and not self._loader.persistent_workers:
             for w in self._workers:
                 w.stop()
