@@ -394,3 +394,36 @@ def test_checkpoints_compute_again_in_the_same_dtypes():
         y = checkpoint(run, x, use_reentrant=False)
     y.sum().backward()
     assert seen == [plait.bfloat16, plait.bfloat16]
+
+
+def test_devices_that_are_not_there():
+    for kind, dtype in (("mps", plait.float16), ("xpu", plait.float16), ("hpu", plait.bfloat16)):
+        assert not plait.is_autocast_enabled(kind) and plait.get_autocast_dtype(kind) is dtype
+        with autocast(kind, enabled=False), autocast("cpu"):
+            assert (plait.ones(2, 2) @ plait.ones(2, 2)).dtype is plait.bfloat16
+        with pytest.warns(UserWarning, match="stays off"), autocast(kind):
+            assert (plait.ones(2, 2) @ plait.ones(2, 2)).dtype is plait.float32
+        plait.set_autocast_enabled(kind, False)
+        for change in (
+            lambda k=kind: plait.set_autocast_enabled(k, True),
+            lambda k=kind: plait.set_autocast_dtype(k, plait.float16),
+        ):
+            with pytest.raises(RuntimeError, match="unsupported device_type"):
+                change()
+
+        class Twice(plait.autograd.Function):
+            @staticmethod
+            @custom_fwd(device_type=kind, cast_inputs=plait.float16)
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            @custom_bwd(device_type=kind)
+            def backward(ctx, g):
+                return g * 2
+
+        x = plait.ones(2, requires_grad=True)
+        Twice.apply(x).sum().backward()
+        assert x.grad.tolist() == [2, 2] and Twice.apply(x).dtype is plait.float32
+    with pytest.raises(RuntimeError, match="unsupported device_type"):
+        plait.is_autocast_enabled("meta")

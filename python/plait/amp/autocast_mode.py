@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from plait import _core
-from plait._dtype import DTYPES, dtype_number
+from plait._dtype import DTYPES, bfloat16, dtype_number, float16
 from plait._dtype import dtype as DType
 from plait._engine.runtime import check
 from plait._engine.warnings import warn
@@ -37,10 +37,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS = {"cpu": "cpu", "gpu": "gpu", "cuda": "gpu"}
 
+# PyTorch's other types, of which there are no devices: autocast is off for them. Here are their lower dtypes.
+_OTHERS = {
+    "hpu": bfloat16, "ipu": float16, "maia": float16, "mps": float16, "mtia": float16, "xla": bfloat16, "xpu": float16,
+}  # fmt: skip
+
 
 def _kind(device_type: Any) -> str:
+    """Returns the kind of devices of a type, which of those that are not there is the type."""
     if not isinstance(device_type, str):
         raise ValueError(f"autocast: want a type of device such as 'cpu', got {type(device_type).__name__}")
+    if device_type in _OTHERS:
+        return device_type
+    return _kind_that_is_there(device_type)
+
+
+def _kind_that_is_there(device_type: str) -> str:
     if device_type not in _KINDS:
         raise RuntimeError(
             f"autocast: unsupported device_type {device_type!r}, want cpu, gpu or cuda (the same as gpu)"
@@ -55,7 +67,8 @@ def is_autocast_available(device_type: str) -> bool:
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
     """Whether autocast is on in the calling thread for devices of a type; GPUs without one."""
-    return bool(_core.bind_AutocastEnabled("gpu" if device_type is None else _kind(device_type)))
+    kind = "gpu" if device_type is None else _kind(device_type)
+    return kind not in _OTHERS and bool(_core.bind_AutocastEnabled(kind))
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -65,7 +78,8 @@ def is_autocast_cpu_enabled() -> bool:
 
 def get_autocast_dtype(device_type: str) -> DType:
     """Returns the lower dtype for devices of a type: at first bfloat16 for cpu and float16 for others."""
-    return DTYPES[_core.bind_AutocastDType(_kind(device_type))]
+    kind = _kind(device_type)
+    return _OTHERS[kind] if kind in _OTHERS else DTYPES[_core.bind_AutocastDType(kind)]
 
 
 def get_autocast_gpu_dtype() -> DType:
@@ -97,13 +111,15 @@ def _set(kind: str, on: bool | None = None, dtype: DType | None = None, cache: b
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Turns autocast on or off for devices of a type; for GPUs, if only `enabled` is given."""
-    kind, on = ("gpu", device_type) if isinstance(device_type, bool) else (_kind(device_type), bool(enabled))
-    _set(kind, on=on)
+    if isinstance(device_type, bool):
+        _set("gpu", on=device_type)
+    elif enabled or _kind(device_type) not in _OTHERS:
+        _set(_kind_that_is_there(device_type), on=bool(enabled))
 
 
 def set_autocast_dtype(device_type: str, dtype: DType) -> None:
     """Sets the lower dtype for devices of a type."""
-    _set(_kind(device_type), dtype=dtype)
+    _set(_kind_that_is_there(device_type), dtype=dtype)
 
 
 def set_autocast_gpu_dtype(dtype: DType) -> None:
@@ -149,7 +165,8 @@ class autocast(_core.Scope):  # noqa: N801
     the dtypes of forward: leave it outside.
 
     Args:
-        device_type: "cpu", or "gpu", for which "cuda" is another name
+        device_type: "cpu", or "gpu", for which "cuda" is another name; for PyTorch's others, such as "mps", autocast
+            stays off
         dtype: float16 or bfloat16; None for `get_autocast_dtype(device_type)`
         enabled: False turns autocast off inside
         cache_enabled: whether a parameter is cast once until the outermost autocast ends; None leaves it as it is
@@ -173,8 +190,10 @@ class autocast(_core.Scope):  # noqa: N801
         if enabled and not lower:
             warn(f"autocast: want float16 or bfloat16, got {self.fast_dtype}; autocast stays off")
             enabled = False
-        if enabled and self._kind == "gpu" and _core.bind_DeviceCount("gpu") == 0:
-            warn(f"autocast: there is no GPU for {device_type!r}; autocast stays off")
+        if enabled and self._kind != "cpu" and (self._kind in _OTHERS or _core.bind_DeviceCount("gpu") == 0):
+            warn(
+                f"autocast: there is no {'device' if self._kind in _OTHERS else 'GPU'} for {device_type!r}; autocast stays off"
+            )
             enabled = False
         self._enabled = bool(enabled)
         self._lower = self.fast_dtype if lower else None
@@ -184,6 +203,8 @@ class autocast(_core.Scope):  # noqa: N801
     def _begin(self) -> int:
         _core.bind_AutocastEnter()
         try:
+            if self._kind in _OTHERS:
+                return _set("cpu", cache=self._cache_enabled)
             return _set(self._kind, self._enabled, self._lower, self._cache_enabled)
         except BaseException:
             _core.bind_AutocastLeave()
