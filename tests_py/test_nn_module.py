@@ -323,3 +323,20 @@ def test_an_optimiser_made_before_a_move_goes_on():
     optimizer.step()
     assert layer.weight.dtype is plait.float64
     assert plait.allclose(layer.weight, before - 0.1 * layer.weight.grad)
+
+
+def test_functions_of_the_package_make_no_methods():
+    def own(self, x):
+        return x + self.by
+
+    class Applied(nn.Module):
+        by, squash, product, convolve, method = 2, plait.tanh, plait.matmul, nn.functional.conv1d, own
+
+        def forward(self, x):
+            return self.convolve(self.squash(x)[None], weight=plait.ones(1, 1, 1)), self.product(x, x.T), self.method(x)
+
+    x = plait.ones(1, 3)
+    for module in (Applied(), type("Heir", (Applied,), {})()):
+        convolved, product, added = module(x)
+        assert plait.equal(convolved[0], x.tanh()) and product.item() == 3 and added.tolist() == [[3, 3, 3]]
+    assert Applied.squash is plait.tanh

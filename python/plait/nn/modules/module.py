@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plait import _dtype as dt
@@ -41,6 +43,12 @@ class Module(StateMethods, HookMethods):
     """
 
     training: bool
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name, value in list(vars(cls).items()):
+            if type(value) is FunctionType and _is_public(value):
+                setattr(cls, name, staticmethod(value))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args or kwargs:
@@ -138,22 +146,7 @@ class Module(StateMethods, HookMethods):
             args: as above
             kwargs: device, dtype, non_blocking (as for `Tensor.to`)
         """
-        device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-        queued = kwargs.pop("non_blocking", False)
-        kwargs.pop("memory_format", None)
-        if kwargs:
-            raise TypeError(f"Module.to: unknown arguments {sorted(kwargs)}")
-        for a in args:
-            if isinstance(a, Tensor):
-                device, dtype = a.device, a.dtype
-            elif isinstance(a, dt.dtype):
-                dtype = a
-            elif isinstance(a, Device | str) or (isinstance(a, int) and not isinstance(a, bool)):
-                device = a
-            elif isinstance(a, bool):
-                queued = a
-            elif a is not None:
-                raise TypeError(f"Module.to: want a device, a dtype or a tensor, got {type(a).__name__}")
+        device, dtype, queued, _ = parse_to(*args, **kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"Module.to: want a floating-point or complex dtype, got {dtype}")
 
@@ -228,6 +221,41 @@ class Module(StateMethods, HookMethods):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(new_hooks())
         self.__dict__.update(state)
+
+
+def _is_public(function: FunctionType) -> bool:
+    """Returns whether a function is one of the package's, as `add` is. PyTorch's make no methods of a class that has
+    them as attributes, since they are written in C++.
+    """
+    if not (function.__module__ or "").startswith("plait"):
+        return False
+    places = (sys.modules.get("plait"), sys.modules.get("plait.nn.functional"))
+    return any(vars(p).get(function.__name__) is function for p in places if p)
+
+
+def parse_to(
+    *args: Any,
+    device: Any = None,
+    dtype: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+    **others: Any,
+) -> tuple[Device | None, dt.dtype | None, bool, Any]:
+    """Returns device, dtype, non_blocking and memory_format of a call of `Module.to`, in whichever form it was made."""
+    if others:
+        raise TypeError(f"Module.to: unknown arguments {sorted(others)}")
+    for a in args:
+        if isinstance(a, Tensor):
+            device, dtype = a.device, a.dtype
+        elif isinstance(a, dt.dtype):
+            dtype = a
+        elif isinstance(a, Device | str) or (isinstance(a, int) and not isinstance(a, bool)):
+            device = a
+        elif isinstance(a, bool):
+            non_blocking = a
+        elif a is not None:
+            raise TypeError(f"Module.to: want a device, a dtype or a tensor, got {type(a).__name__}")
+    return None if device is None else Device(device), dtype, non_blocking, memory_format
 
 
 def _convert(p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
