@@ -7,6 +7,7 @@ import plait
 import pytest
 from plait import nn
 from plait.nn.modules.utils import _pair, _single, consume_prefix_in_state_dict_if_present
+from plait.utils.checkpoint import get_device_states, set_device_states
 
 IMPORTS = """
 import plait.backends.cudnn as cudnn
@@ -95,3 +96,37 @@ def test_instructions_of_the_processor():
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = file.read().split()
     assert (plait.backends.cpu.get_cpu_capability() != "DEFAULT") == ("avx2" in flags and "fma" in flags)
+
+
+def test_conditions_of_tensors():
+    for held in (plait.tensor(True), plait.tensor([3]), plait.tensor(float("nan")), plait.empty((), device="meta")):
+        assert plait._assert_async(held) is None
+    with pytest.raises(RuntimeError, match="single nonzero value, but got zero"):
+        plait._assert_async(plait.tensor(0.0))
+    with pytest.raises(RuntimeError, match="too small"):
+        plait._assert_async(plait.tensor(False), "too small")
+    for many in (plait.ones(2), plait.empty(0)):
+        with pytest.raises(RuntimeError, match="ambiguous"):
+            plait._assert_async(many)
+
+
+def test_states_of_devices():
+    assert get_device_states(plait.ones(2), [plait.ones(1, device="meta"), "text"]) == ([], [])
+    set_device_states([], [])
+    before = plait.get_rng_state()
+    first = plait.rand(3)
+    set_device_states([0], [before], device_type="cpu")
+    assert plait.equal(plait.rand(3), first)
+    if plait.cuda.is_available():
+        ids, states = get_device_states({"x": plait.ones(2, device="cuda")})
+        first = plait.rand(3, device="cuda")
+        set_device_states(ids, states)
+        assert plait.equal(plait.rand(3, device="cuda"), first)
+
+
+def test_interfaces_stay_classes():
+    @plait.jit.interface
+    class Cell(nn.Module):
+        pass
+
+    assert issubclass(Cell, nn.Module) and plait.Stream is plait.cuda.Stream

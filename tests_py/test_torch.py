@@ -273,3 +273,44 @@ m = torch.nn.Linear(1, 1)
 with torch.nn.utils.stateless._reparametrize_module(m, {"weight": torch.full((1, 1), 3.0), "bias": torch.zeros(1)}):
     assert m(torch.ones(1, 1)).item() == 3
 """)
+
+
+def test_names_of_pytorchs_own_that_libraries_ask_for():
+    behind("""
+import torch
+from torch._C._functorch import is_batchedtensor, is_legacy_batchedtensor
+from torch._subclasses.fake_tensor import is_fake
+from torch.autograd import forward_ad
+from torch.autograd.profiler import EventList, emit_nvtx, kineto_available
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.serialization import DEFAULT_PROTOCOL
+from torch.utils._pytree import SUPPORTED_NODES, _get_node_type
+from torch.utils.flop_counter import FlopCounterMode
+
+x = torch.ones(3)
+assert torch.torch.Tensor is torch.Tensor and DEFAULT_PROTOCOL == 2 and kineto_available()
+for name in ("SymBool", "SymFloat", "SymInt", "TensorType", "ScriptModule", "ScriptFunction"):
+    assert not isinstance(x, getattr(torch, name))
+assert torch.jit.ScriptModule is torch.ScriptModule and issubclass(EventList, list)
+assert not is_fake(x) and get_proxy_mode() is None and not is_legacy_batchedtensor(x)
+assert _get_node_type([x]) in SUPPORTED_NODES and _get_node_type(x) not in SUPPORTED_NODES
+
+active, seen = torch._C._are_functorch_transforms_active, []
+def look(x):
+    seen.append((active(), is_batchedtensor(x)))
+    return x.sum()
+look(x), torch.func.grad(look)(x), torch.func.vmap(look)(x), torch.func.jvp(look, (x,), (x,))
+assert seen == [(False, False), (True, False), (True, True), (True, False)] and not active(), seen
+
+parse = torch._C._nn._parse_to
+assert parse("cpu", torch.float64) == (torch.device("cpu"), torch.float64, False, None)
+assert parse(x, True) == (x.device, torch.float32, True, None)
+assert parse(dtype=torch.float16, memory_format=torch.channels_last)[1:] == (torch.float16, False, torch.channels_last)
+for call in (lambda: torch.TensorType.get(), FlopCounterMode, emit_nvtx):
+    try:
+        call()
+    except NotImplementedError as error:
+        assert str(error)
+    else:
+        raise AssertionError(call)
+""")

@@ -74,6 +74,7 @@ from plait._tensors.dlpack import from_dlpack
 from plait._tensors.repr import set_printoptions
 from plait._tensors.sparse_class import sparse_compressed_tensor, sparse_coo_tensor, sparse_csr_tensor
 from plait._version import __version__
+from plait.cuda.streams import Stream as Stream
 from plait.serialization import load, save
 
 float = float32
@@ -148,6 +149,7 @@ def __getattr__(name: str) -> _Any:
             return TYPES[name]
     if name in (
         "_assert",
+        "_assert_async",
         "_check",
         "_check_index",
         "_check_not_implemented",

@@ -379,6 +379,11 @@ def _event(row: dict[str, Any]) -> Event:
     return Event(row["op"], row["device"], row["stream"], row["rank"], start, duration, row["kernel"], shapes)
 
 
+def kineto_available() -> bool:
+    """Returns True: profiles are there, as PyTorch's are where that library is."""
+    return True
+
+
 class record_function:  # noqa: N801
     """Names a range of the program in profiles: `with record_function("forward"):`, or as a decorator.
 
@@ -428,6 +433,6 @@ def _record_function_exit(handle: record_function) -> None:
 
 
 __all__ = [
-    "Event", "EventAverage", "EventList", "ProfilerAction", "ProfilerActivity", "profile", "record_function",
-    "schedule", "tensorboard_trace_handler",
+    "Event", "EventAverage", "EventList", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
+    "record_function", "schedule", "tensorboard_trace_handler",
 ]  # fmt: skip

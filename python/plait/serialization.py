@@ -33,6 +33,7 @@ from plait._tensor import Tensor
 MAP_LOCATION: TypeAlias = MapLocation  # PyTorch's name
 FileLike: TypeAlias = str | os.PathLike[str] | IO[bytes]
 
+DEFAULT_PROTOCOL = 2  # of pickle, which `save` writes; libraries have it as their own default
 _ALIGNMENT = 64  # of the tensors' bytes in a file
 
 
@@ -40,7 +41,7 @@ def save(
     obj: Any,
     f: FileLike,
     pickle_module: Any = pickle,
-    pickle_protocol: int = 2,
+    pickle_protocol: int = DEFAULT_PROTOCOL,
     _use_new_zipfile_serialization: bool = True,
 ) -> None:
     """Writes an object with tensors to a file that `load` and `torch.load` read.

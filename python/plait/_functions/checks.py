@@ -6,12 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 from plait._functions._checked import checked
+from plait._tensor import Tensor
 
 
 @checked
 def _assert(condition: Any, message: str) -> None:
     """Raises AssertionError where a condition does not hold."""
     assert condition, message
+
+
+def _assert_async(input: Tensor, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """Raises RuntimeError where a tensor's one element is zero. Without elements that are known nothing is checked."""
+    if input.device.type != "meta" and not input:
+        raise RuntimeError(assert_msg)
 
 
 def _check_with(error_type: type[BaseException], cond: bool, message: str | Callable[[], object] | None) -> None:

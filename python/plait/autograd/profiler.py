@@ -1,5 +1,8 @@
 """Profiles, where PyTorch's older programs have them; see `plait.profiler`."""
 
-from plait.profiler import EventList, profile, record_function
+from plait._engine.missing_names import refusing as _refusing
+from plait.profiler import EventList, kineto_available, profile, record_function
 
-__all__ = ["EventList", "profile", "record_function"]
+__all__ = ["EventList", "kineto_available", "profile", "record_function"]
+
+__getattr__ = _refusing(__name__, "emit_itt emit_nvtx", "operations do not annotate other tools' profiles")

@@ -24,6 +24,11 @@ class _Local(threading.local):
 local = _Local()
 
 
+def active() -> bool:
+    """Returns whether the thread does a transform, or derives forwards."""
+    return local.depth > 0 or bool(_batch.levels()) or bool(_forward.levels())
+
+
 class Transform(_core.Scope):
     """What a transform does; `nested` says whether the thread does it in another, `recorded` whether operations around
     it are recorded.

@@ -13,7 +13,7 @@ from plait._engine.warnings import warn
 T = TypeVar("T")
 
 __all__ = [
-    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script",
+    "Final", "annotate", "export", "ignore", "interface", "is_scripting", "is_tracing", "script",
     "script_if_tracing", "unused",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ def _itself(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-unused = export = script_if_tracing = _script_if_tracing = _overload_method = _overload = _itself
+interface = unused = export = script_if_tracing = _script_if_tracing = _overload_method = _overload = _itself
 
 
 def annotate(the_type: Any, the_value: T) -> T:

@@ -10,9 +10,13 @@ from typing import Any
 
 import plait
 import plait._tensors.shared  # multiprocessing shares tensors where torch is imported
+import plait.jit
 from plait import _core
+from plait._autograd import batch
 from plait._engine import arming
 from plait._engine.missing_names import Refused, absent
+from plait.func import _transform as transform
+from plait.nn.modules.module import parse_to
 
 VERSION = "2.15.0"  # of PyTorch, whose names and behaviour these are
 
@@ -52,6 +56,7 @@ BINDINGS = {
     "DispatchKey": _Keys(),
     "DispatchKeySet": lambda key: frozenset({key}),
     "_TensorMeta": type(plait.Tensor),
+    "_are_functorch_transforms_active": transform.active,
     "_disabled_torch_function_impl": arming.disabled_torch_function,
     "_get_tracing_state": lambda: None,
     "_log_api_usage_once": lambda *args: None,
@@ -63,17 +68,30 @@ def _built() -> str:
     return f"Plait {plait.__version__}\n  - matrix products: {_core.bind_BlasDescribe()}\n"
 
 
+# Classes that libraries name when they are imported, or ask of what they get: why they cannot be used.
+REFUSED = {
+    "PyTorchFileReader": "a file's records are not read one by one; use torch.load",
+    "SymBool": "sizes are numbers",
+    "SymFloat": "sizes are numbers",
+    "SymInt": "sizes are numbers",
+    "TensorType": "there are no types of PyTorch's compiler; torch.Tensor is the class of tensors",
+}
+
+
 def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     """Returns the modules by name.
 
     Args:
         submodule: imports a module below torch, or returns None if there is no such
     """
-    top, bindings, version = (ModuleType(n, plait.__doc__) for n in ("torch", "torch._C", "torch.version"))
+    made = ("torch", "torch._C", "torch._C._functorch", "torch._C._nn", "torch.version")
+    top, bindings, functions, layers, version = (ModuleType(n, plait.__doc__) for n in made)
     names = {k: v for k, v in vars(plait).items() if k[0] != "_" and not isinstance(v, ModuleType)}
     vars(top).update(names, __version__=TorchVersion(VERSION), __file__=plait.__file__, __path__=[])
-    why = "torch.PyTorchFileReader: a file's records are not read one by one; use torch.load"
-    vars(top)["PyTorchFileReader"] = Refused("PyTorchFileReader", (), {"_why": why, "__module__": "torch"})
+    for name, why in REFUSED.items():
+        vars(top)[name] = Refused(name, (), {"_why": f"torch.{name}: {why}", "__module__": "torch"})
+    vars(top).update(ScriptFunction=plait.jit.ScriptFunction, ScriptModule=plait.jit.ScriptModule)
+    vars(top)["torch"] = top  # some libraries write torch.torch.Tensor
 
     def missing(name: str) -> Any:
         """Imports a module below at its first use; other names are Plait's, or it has an error for them."""
@@ -88,7 +106,7 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
         return value
 
     top.__getattr__ = missing  # type: ignore[method-assign]
-    vars(bindings).update(BINDINGS, __path__=[])
+    vars(bindings).update(BINDINGS, __path__=[], _functorch=functions, _nn=layers)
     vars(version).update({k: v for k, v in vars(plait.version).items() if k[0] != "_"})
     vars(version).update(__version__=top.__version__, plait=plait.__version__)
     config = ModuleType("torch.__config__", "How Plait was built.")
@@ -97,3 +115,13 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
     return {m.__name__: m for m in (top, bindings, version, versions, config, operators)}
+
+
+    vars(functions).update(
+        is_batchedtensor=lambda t: batch.depth(t) > 0,
+        is_legacy_batchedtensor=lambda t: False,  # gradients of a batch have a level of vmap's
+    )
+    vars(layers).update(_parse_to=parse_to)
+    versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
+    vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
+    return {m.__name__: m for m in (top, bindings, functions, layers, version, versions, operators)}

@@ -123,7 +123,7 @@ class TreeSpec:
         """
         if self.type is None:
             return [tree]
-        if _node_type(tree) is not self.type:
+        if _get_node_type(tree) is not self.type:
             raise ValueError(f"tree: got {type(tree).__name__}, want {self.type.__name__}")
         children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
         if isinstance(tree, dict) and not isinstance(tree, OrderedDict) and set(self._keys()) == set(tree):
@@ -235,7 +235,7 @@ def is_namedtuple(obj: Any) -> bool:
     return is_namedtuple_class(obj if isinstance(obj, type) else type(obj))
 
 
-def _node_type(tree: Any) -> Any:
+def _get_node_type(tree: Any) -> Any:
     """Returns the key of a container among SUPPORTED_NODES, None for a leaf."""
     if type(tree) in SUPPORTED_NODES:
         return type(tree)
@@ -244,14 +244,14 @@ def _node_type(tree: Any) -> Any:
 
 def tree_is_leaf(tree: PyTree, is_leaf: IsLeaf = None) -> bool:
     """Whether something is a leaf: no container, or one that `is_leaf` calls a leaf."""
-    return (is_leaf is not None and is_leaf(tree)) or _node_type(tree) is None
+    return (is_leaf is not None and is_leaf(tree)) or _get_node_type(tree) is None
 
 
 def _flatten(tree: PyTree, is_leaf: IsLeaf, path: KeyPath, out: list[Any], with_path: bool) -> TreeSpec:
     if tree_is_leaf(tree, is_leaf):
         out.append((path, tree) if with_path else tree)
         return LeafSpec()
-    kind = _node_type(tree)
+    kind = _get_node_type(tree)
     node = SUPPORTED_NODES[kind]
     children, context = node.flatten_fn(tree)
     children = list(children)
@@ -385,7 +385,7 @@ def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: IsLeaf 
     """Returns a value for each leaf of a form from a smaller tree, a leaf of which stands for all that is below it."""
     if tree_is_leaf(tree, is_leaf):
         return [tree] * treespec.num_leaves
-    if treespec.is_leaf() or _node_type(tree) != treespec.type:
+    if treespec.is_leaf() or _get_node_type(tree) != treespec.type:
         return None
     children, context = SUPPORTED_NODES[treespec.type].flatten_fn(tree)
     if len(children) != treespec.num_children or context != treespec.context:

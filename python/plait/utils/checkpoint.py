@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from plait import _core
@@ -12,8 +12,10 @@ from plait._autograd import backward as _autograd
 from plait._device import device
 from plait._engine.warnings import warn
 from plait._modes import autocast_of, enable_grad, is_grad_enabled
+from plait._random import get_rng_state, set_rng_state
 from plait._tensor import Tensor
 from plait.autograd.function import Function
+from plait.utils._pytree import tree_leaves
 from plait.utils._recompute import CHECKS, CheckpointError, Frame, RandomState
 
 
@@ -42,6 +44,24 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 def _random_state(args: tuple[Any, ...]) -> RandomState:
     """Saves the random state of the CPU and of the arguments' devices."""
     return RandomState({device("cpu:0"), *(a.device for a in args if isinstance(a, Tensor))})
+
+
+def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
+    """Returns the numbers of the GPUs where tensors among nested arguments are, and their generators' states."""
+    tensors = [a for a in tree_leaves(args) if isinstance(a, Tensor) and a.device.type not in ("cpu", "meta")]
+    return [t.get_device() for t in tensors], [get_rng_state(t.device) for t in tensors]
+
+
+def set_device_states(devices: Iterable[int], states: Iterable[Tensor], *, device_type: str | None = None) -> None:
+    """Moves the generators of devices to states that `get_device_states` returned.
+
+    Args:
+        devices: their numbers
+        states: one for each
+        device_type: the type of the devices, GPUs by default
+    """
+    for index, state in zip(devices, states, strict=False):
+        set_rng_state(state, f"{device_type}:{index}" if device_type else index)
 
 
 class CheckpointFunction(Function):

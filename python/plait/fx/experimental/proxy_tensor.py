@@ -2,10 +2,15 @@
 
 from plait._engine.missing_names import refusing as _refusing
 
-__all__: list[str] = []
+__all__ = ["get_proxy_mode"]
+
+
+def get_proxy_mode() -> None:
+    """Returns None: nothing is traced below functions."""
+
 
 __getattr__ = _refusing(
     __name__,
-    "get_proxy_mode make_fx maybe_disable_fake_tensor_mode",
+    "make_fx maybe_disable_fake_tensor_mode",
     "there is no dispatch below functions to trace; fx.symbolic_trace traces functions",
 )
