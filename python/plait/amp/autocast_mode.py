@@ -191,9 +191,8 @@ class autocast(_core.Scope):  # noqa: N801
             warn(f"autocast: want float16 or bfloat16, got {self.fast_dtype}; autocast stays off")
             enabled = False
         if enabled and self._kind != "cpu" and (self._kind in _OTHERS or _core.bind_DeviceCount("gpu") == 0):
-            warn(
-                f"autocast: there is no {'device' if self._kind in _OTHERS else 'GPU'} for {device_type!r}; autocast stays off"
-            )
+            what = "device" if self._kind in _OTHERS else "GPU"
+            warn(f"autocast: there is no {what} for {device_type!r}; autocast stays off")
             enabled = False
         self._enabled = bool(enabled)
         self._lower = self.fast_dtype if lower else None
