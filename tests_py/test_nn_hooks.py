@@ -1,5 +1,6 @@
 """Hooks around forward and backward."""
 
+import collections
 import copy
 
 import numpy as np
@@ -176,3 +177,32 @@ def test_what_a_hook_noted_is_there_for_the_next():
     y.register_hook(lambda g: found.append(g.note))
     y.sum().backward()
     assert found == [1]
+
+
+def test_hooks_are_dicts_by_number():
+    net = nn.Identity()
+    net.register_forward_hook(_double)
+    handle = net.register_forward_hook(lambda m, args, kwargs, out: out + 1, with_kwargs=True)
+    assert isinstance(net._forward_hooks, collections.OrderedDict) and len(net._forward_hooks) == 2
+    first, last = net._forward_hooks
+    assert net._forward_hooks[first] is _double and net(plait.ones(1)).item() == 3.0
+    del net._forward_hooks[first]
+    assert net(plait.ones(1)).item() == 2.0 and list(net._forward_hooks) == [last]
+    net._forward_hooks[7] = _double
+    net.register_forward_hook(_double)
+    assert net(plait.ones(1)).item() == 8.0 and len(set(net._forward_hooks)) == 3
+    handle.remove()
+    assert net(plait.ones(1)).item() == 4.0
+    net._forward_hooks.clear()
+    net._forward_pre_hooks = collections.OrderedDict({3: lambda m, args: (args[0] + 5,)})
+    net._forward_hooks, net._backward_hooks = {}, collections.OrderedDict()
+    assert net(plait.ones(1)).item() == 6.0
+    handle = net.register_forward_pre_hook(lambda m, args: (args[0] * 2,))
+    net.register_forward_hook(_double)
+    assert net(plait.ones(1)).item() == 24.0 and list(net._forward_pre_hooks) == [3, 4]
+    handle.remove()
+    assert copy.deepcopy(net)(plait.ones(1)).item() == 12.0
+    seen = []
+    net.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].item()))
+    net(plait.ones(1, requires_grad=True)).sum().backward()
+    assert seen == [1.0]

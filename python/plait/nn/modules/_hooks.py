@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,21 +13,21 @@ from plait.nn.modules._backward import BackwardWatch, watch_last
 Hook = Callable[..., Any]
 
 
-class Hooks:
-    """The hooks of one kind in the order in which they are called, with the options that each was registered with."""
+class Hooks(OrderedDict[int, Hook]):
+    """The hooks of one kind by their numbers, in the order in which they are called.
 
-    __slots__ = ("_next", "full", "table")
+    Programs may change it as they do PyTorch's. The options that hooks were registered with are beside it.
+    """
 
-    def __init__(self) -> None:
-        self.table: OrderedDict[int, tuple[Hook, bool, bool]] = OrderedDict()
-        self._next = 0
+    def __init__(self, hooks: Mapping[int, Hook] | Iterable[tuple[int, Hook]] = ()) -> None:
+        super().__init__(hooks)
+        self._options: dict[int, tuple[bool, bool]] = {}
+        self._next = max(self, default=-1) + 1
         self.full: bool | None = None  # of hooks around backward: whether they see the whole module
 
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __iter__(self) -> Any:
-        return iter(tuple(self.table.values()))
+    def entries(self) -> list[tuple[Hook, bool, bool]]:
+        """Returns the hooks with their options: with_kwargs and always_call."""
+        return [(hook, *self._options.get(key, (False, False))) for key, hook in self.items()]
 
     def add(
         self,
@@ -48,18 +48,21 @@ class Hooks:
         self.full = full
         key = self._next
         self._next += 1
-        self.table[key] = (hook, with_kwargs, always_call)
+        self[key] = hook
+        if with_kwargs or always_call:
+            self._options[key] = with_kwargs, always_call
         if prepend:
-            self.table.move_to_end(key, last=False)
+            self.move_to_end(key, last=False)
         return RemovableHandle(partial(self._remove, key))
 
     def _remove(self, key: int) -> None:
-        self.table.pop(key, None)
+        self.pop(key, None)
+        self._options.pop(key, None)
 
 
 # The hooks of all modules.
 _global_forward_pre, _global_forward, _global_backward_pre, _global_backward = Hooks(), Hooks(), Hooks(), Hooks()
-GLOBAL = (_global_forward_pre.table, _global_forward.table, _global_backward_pre.table, _global_backward.table)
+GLOBAL = (_global_forward_pre, _global_forward, _global_backward_pre, _global_backward)
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
@@ -111,6 +114,13 @@ class HookMethods:
     _backward_pre_hooks: Hooks
     _backward_hooks: Hooks
 
+    def _hooks(self, kind: str) -> Hooks:
+        """Returns the hooks of a kind, also where the program has put another dict in their place."""
+        held = self.__dict__[kind]
+        if type(held) is not Hooks:
+            held = self.__dict__[kind] = Hooks(held)
+        return held
+
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
@@ -121,7 +131,7 @@ class HookMethods:
             prepend: call it before the other hooks
             with_kwargs: call `hook(module, args, kwargs)`, which may return both
         """
-        return self._forward_pre_hooks.add(hook, with_kwargs, prepend=prepend)
+        return self._hooks("_forward_pre_hooks").add(hook, with_kwargs, prepend=prepend)
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
@@ -134,19 +144,19 @@ class HookMethods:
             with_kwargs: call `hook(module, args, kwargs, output)`
             always_call: call it, with None as the output, also if forward raises
         """
-        return self._forward_hooks.add(hook, with_kwargs, always_call, prepend)
+        return self._hooks("_forward_hooks").add(hook, with_kwargs, always_call, prepend)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_output)` before backward; what it returns, if not None, replaces the gradients."""
-        return self._backward_pre_hooks.add(hook, prepend=prepend)
+        return self._hooks("_backward_pre_hooks").add(hook, prepend=prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_input, grad_output)` after backward; what it returns replaces `grad_input`."""
-        return self._backward_hooks.add(hook, prepend=prepend, full=True)
+        return self._hooks("_backward_hooks").add(hook, prepend=prepend, full=True)
 
     def register_backward_hook(self, hook: Hook) -> RemovableHandle:
         """Deprecated: calls `hook(module, grad_input, grad_output)` with the gradients of the last operation."""
-        return self._backward_hooks.add(hook, full=False)
+        return self._hooks("_backward_hooks").add(hook, full=False)
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Does what calling the module does where there are hooks."""
@@ -154,13 +164,15 @@ class HookMethods:
         try:
             return self._call_with_hooks(args, kwargs, called)
         except Exception:
-            for i, (hook, with_kwargs, always) in enumerate([*_global_forward, *self._forward_hooks]):
+            for i, (hook, with_kwargs, always) in enumerate(
+                [*_global_forward.entries(), *self._hooks("_forward_hooks").entries()]
+            ):
                 if always and i not in called:
                     hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
             raise
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
-        for hook, with_kwargs, _ in [*_global_forward_pre, *self._forward_pre_hooks]:
+        for hook, with_kwargs, _ in [*_global_forward_pre.entries(), *self._hooks("_forward_pre_hooks").entries()]:
             result = hook(self, args, kwargs) if with_kwargs else hook(self, args)
             if result is None:
                 continue
@@ -172,19 +184,22 @@ class HookMethods:
                 raise RuntimeError(
                     "forward pre-hook: with_kwargs wants None or a tuple of arguments and keyword arguments"
                 )
-        pre = [*_global_backward_pre, *self._backward_pre_hooks]
-        post = [h for hooks in (_global_backward, self._backward_hooks) if hooks.full for h in hooks]
-        old = [h for hooks in (_global_backward, self._backward_hooks) if not hooks.full for h in hooks]
-        watch = BackwardWatch(self, [h[0] for h in pre], [h[0] for h in post]) if pre or post else None
+        pre = [*_global_backward_pre.values(), *self._backward_pre_hooks.values()]
+        around = (_global_backward, self._hooks("_backward_hooks"))
+        post = [h for hooks in around if hooks.full for h in hooks.values()]
+        old = [h for hooks in around if not hooks.full for h in hooks.values()]
+        watch = BackwardWatch(self, pre, post) if pre or post else None
         if watch is not None:
             args = watch.inputs(args)
         out = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
-        for i, (hook, with_kwargs, _) in enumerate([*_global_forward, *self._forward_hooks]):
+        for i, (hook, with_kwargs, _) in enumerate(
+            [*_global_forward.entries(), *self._hooks("_forward_hooks").entries()]
+        ):
             called.add(i)
             result = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
             out = out if result is None else result
         if watch is not None:
             out = watch.outputs(out)
         if old:
-            watch_last(self, [h[0] for h in old], out)
+            watch_last(self, old, out)
         return out

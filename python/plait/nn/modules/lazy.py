@@ -65,9 +65,9 @@ def _initialize(module: Any, args: tuple[Any, ...]) -> None:
     module.initialize_parameters(*args)
     if module.has_uninitialized_params():
         raise RuntimeError(f"{type(module).__name__}: parameters are still without a shape after the first input")
-    table = module._forward_pre_hooks.table
-    for key in [k for k, (hook, _, _) in table.items() if hook is _initialize]:
-        del table[key]
+    hooks = module._forward_pre_hooks
+    for key in [k for k, hook in hooks.items() if hook is _initialize]:
+        del hooks[key]
     module.__class__ = module.cls_to_become
 
 

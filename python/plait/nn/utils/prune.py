@@ -60,7 +60,7 @@ class BasePruningMethod:
         if before:
             key, hook = before[0]
             container = PruningContainer(*(hook if isinstance(hook, PruningContainer) else (hook,)), method)
-            del module._forward_pre_hooks.table[key]
+            del module._forward_pre_hooks[key]
             mask = container.compute_mask(scores.detach(), default)
             method = container
         else:
@@ -86,7 +86,7 @@ class BasePruningMethod:
 
 def _hooks(module: Module, name: str | None = None) -> list[tuple[int, BasePruningMethod]]:
     """Returns what prunes a parameter of a module, or any, by the number of its hook."""
-    table = [(k, hook) for k, (hook, *_) in module._forward_pre_hooks.table.items()]
+    table = [(k, hook) for k, hook in module._forward_pre_hooks.items()]
     return [(k, h) for k, h in table if isinstance(h, BasePruningMethod) and name in (None, h._tensor_name)]
 
 
@@ -304,6 +304,6 @@ def remove(module: Module, name: str) -> Module:
     """Makes a pruned tensor the parameter again; its zeros are trained from then on."""
     for key, method in _hooks(module, name):
         method.remove(module)
-        del module._forward_pre_hooks.table[key]
+        del module._forward_pre_hooks[key]
         return module
     raise ValueError(f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed")

@@ -59,7 +59,7 @@ def spectral_norm(
         eps: added to norms
         dim: the outputs' dimension; 1 for transposed convolutions, else 0
     """
-    if any(isinstance(h[0], SpectralNorm) and h[0].name == name for h in module._forward_pre_hooks):
+    if any(isinstance(h, SpectralNorm) and h.name == name for h in module._forward_pre_hooks.values()):
         raise RuntimeError(f"spectral_norm: {name!r} has one already")
     hook = SpectralNorm(
         name, n_power_iterations, (1 if isinstance(module, _ConvTranspose) else 0) if dim is None else dim, eps
@@ -82,12 +82,12 @@ def spectral_norm(
 
 def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
     """Makes a weight an ordinary parameter again, and returns the module."""
-    for key, (hook, _, _) in module._forward_pre_hooks.table.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:
             weight = hook.compute_weight(module, 0).detach()
             delattr(module, name)
             del module._buffers[name + "_u"], module._buffers[name + "_v"], module._parameters[name + "_orig"]
             module.register_parameter(name, Parameter(weight))
-            del module._forward_pre_hooks.table[key]
+            del module._forward_pre_hooks[key]
             return module
     raise ValueError(f"remove_spectral_norm: {name!r} of {type(module).__name__} has none")

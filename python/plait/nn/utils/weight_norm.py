@@ -37,7 +37,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
         name: its name
         dim: along which each slice has a norm of its own; None for one norm
     """
-    if any(isinstance(h[0], WeightNorm) and h[0].name == name for h in module._forward_pre_hooks):
+    if any(isinstance(h, WeightNorm) and h.name == name for h in module._forward_pre_hooks.values()):
         raise RuntimeError(f"weight_norm: {name!r} has one already")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
@@ -51,12 +51,12 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 def remove_weight_norm(module: Module, name: str = "weight") -> Module:
     """Makes a weight an ordinary parameter again, and returns the module."""
-    for key, (hook, _, _) in module._forward_pre_hooks.table.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             weight = hook.compute_weight(module).detach()
             delattr(module, name)
             del module._parameters[name + "_g"], module._parameters[name + "_v"]
             module.register_parameter(name, Parameter(weight))
-            del module._forward_pre_hooks.table[key]
+            del module._forward_pre_hooks[key]
             return module
     raise ValueError(f"remove_weight_norm: {name!r} of {type(module).__name__} has none")
