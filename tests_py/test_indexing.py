@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,7 @@ def test_views_share_memory_and_copies_do_not():
         (4, IndexError), (-5, IndexError), ((0, 0, 0, 0), IndexError), (slice(None, None, -1), ValueError),
         (slice(None, None, 0), ValueError), (slice(0.5, 2), TypeError), (1.5, (IndexError, TypeError)),
         ("a", (IndexError, TypeError)), ((E, E), (IndexError, ValueError)), ([0.5], (IndexError, TypeError)),
-        ([4], IndexError), ([[0, 1], [2]], ValueError), (np.array([True, False]), IndexError),
+        ([4], IndexError), (([[0, 1], [2]],), ValueError), (np.array([True, False]), IndexError),
         ((np.array([0, 1]), np.array([0, 1, 2])), (IndexError, ValueError)), ({}, TypeError), (1 << 70, IndexError),
         (plait.tensor([1.0]), (IndexError, TypeError)), (1j, TypeError), (object(), TypeError),
     ],
@@ -250,3 +251,40 @@ def test_contiguous_tensors_are_themselves():
     t = plait.ones(2, 3)
     assert t.contiguous() is t
     assert t.T.contiguous() is not t.T and t.T.contiguous().is_contiguous()
+
+
+def test_lists_that_stand_for_tuples():
+    x = plait.arange(24.0).reshape(2, 3, 4)
+    one, two = plait.tensor([0, 1]), plait.tensor([1, 2])
+    for index in (
+        [slice(0, 1), slice(1, 3)], [slice(0, 1)], [0, slice(1, 3)], [0, None], [..., 0], [[0, 1], [1, 2]], [[0, 1]],
+        [one, two], [plait.tensor(0), plait.tensor(1)], [plait.tensor(0), 1], [[], []], [range(2), range(2)],
+        [(0, 1), (1, 2)], [one.numpy(), two.numpy()],
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match="stands for a tuple"):
+            found = x[index]
+        assert plait.equal(found, x[tuple(index)])
+        changed, wanted = x.clone(), x.clone()
+        wanted[tuple(index)] = 5
+        with pytest.warns(UserWarning, match="stands for a tuple"):
+            changed[index] = 5
+        assert plait.equal(changed, wanted)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x[[0, 1]].shape == x[range(2)].shape == (2, 3, 4) and x[[True, False]].shape == (1, 3, 4)
+        assert x[[]].shape == (0, 3, 4) and x[[[0]] * 33].shape == (33, 1, 3, 4)
+
+
+def test_sums_and_products_of_sizes():
+    size = plait.Size([1, 2])
+    three, listed = (3,), [3]
+    for made in (size + three, size + plait.Size(three)):
+        assert type(made) is plait.Size and made == (1, 2, 3)
+    assert type(three + size) is plait.Size and three + size == (3, 1, 2)
+    for made in (size * 2, 2 * size, size * np.int64(2)):
+        assert type(made) is plait.Size and made == (1, 2, 1, 2)
+    assert (size + np.array(1)).tolist() == (np.array(1) + size).tolist() == [2, 3]
+    assert (size + np.array([1, 2])).tolist() == [2, 4] and (size * np.array(2)).tolist() == [2, 4]
+    for wrong in (lambda: size + listed, lambda: size + 3, lambda: listed + size, lambda: size * 2.0):
+        with pytest.raises(TypeError):
+            wrong()

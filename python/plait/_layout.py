@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from plait._engine import spelling
 
 
@@ -27,7 +29,15 @@ class Size(tuple[int, ...]):
         return Size(out) if isinstance(item, slice) else out
 
     def __add__(self, other: Any) -> Size:
-        return Size(super().__add__(tuple(other)))
+        return Size(super().__add__(other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(other).__add__(self) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Size:
+        return Size(super().__mul__(times)) if isinstance(times, int | np.integer) else NotImplemented
+
+    __rmul__ = __mul__
 
 
 class Layout:

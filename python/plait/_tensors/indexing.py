@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from plait import _core
 from plait._engine.runtime import TensorBase, address, call, number, own, wait_value
+from plait._engine.warnings import warn
 from plait._errors import IndexKindError
 from plait._tensors.arrays import tensor
 from plait._tensors.beside import beside
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 # The kinds of an index's parts, as the engine numbers them; each part is four integers.
 _SLICE, _INTEGER, _TENSOR, _NEW_AXIS, _ELLIPSIS = range(5)
 _END = (1 << 63) - 1
+_MANY = (TensorBase, slice, Sequence, np.ndarray)
 
 
 def _parts(of: Tensor, index: Any) -> tuple[array[int], list[Any], bool]:
@@ -26,7 +29,7 @@ def _parts(of: Tensor, index: Any) -> tuple[array[int], list[Any], bool]:
     out: array[int] = array("q")
     kept: list[Any] = []
     masks = False
-    for part in index if isinstance(index, tuple) else (index,):
+    for part in index if isinstance(index, tuple) or _means_tuple(index) else (index,):
         if part is None:
             out.extend((_NEW_AXIS, 0, 0, 0))
         elif part is Ellipsis:
@@ -48,6 +51,16 @@ def _parts(of: Tensor, index: Any) -> tuple[array[int], list[Any], bool]:
                 wait_value(t._h)
             out.extend((_TENSOR, t._h, 0, 0))
     return out, kept, masks
+
+
+def _means_tuple(index: Any) -> bool:
+    """Returns whether a sequence that is no tuple stands for one, as it does with anything in it but a few numbers."""
+    if not isinstance(index, Sequence) or isinstance(index, str | bytes) or len(index) >= 32:
+        return False
+    if not any(i is None or i is Ellipsis or isinstance(i, _MANY) for i in index):
+        return False
+    warn("index: a sequence of slices, tensors or sequences stands for a tuple of them; write x[tuple(index)]")
+    return True
 
 
 def _slice(s: slice) -> tuple[int, int, int, int]:
