@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import typing
 
 import plait
 import pytest
@@ -130,3 +131,17 @@ def test_interfaces_stay_classes():
         pass
 
     assert issubclass(Cell, nn.Module) and plait.Stream is plait.cuda.Stream
+
+
+def test_types_of_items():
+    for obj, kind in (
+        ([1, 2], list[int]), ([], list[int]), ({"a": 1.0}, dict[str, float]), ((1, "a"), tuple[int, str]),
+        ((1, 2, 3), tuple[int, ...]), (None, int | None), (3, typing.Optional[int]), ([[1]], list[list[int]]),
+        (plait.ones(1), plait.Tensor), ([plait.ones(1)], list[plait.Tensor]), (3, (str, int)), (None, None),
+    ):  # fmt: skip
+        assert plait.jit.isinstance(obj, kind), (obj, kind)
+    for obj, kind in (
+        ([1, "a"], list[int]), ((1, 2), list[int]), ({"a": 1}, dict[str, float]), ((1,), tuple[int, str]),
+        ((1, 2, "a"), tuple[int, ...]), ("a", int | None), ([[1], ["a"]], list[list[int]]), (3, (str, float)),
+    ):  # fmt: skip
+        assert not plait.jit.isinstance(obj, kind), (obj, kind)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin
 
 from plait._engine import spelling
 from plait._engine.missing_names import absent as _absent
@@ -13,8 +15,17 @@ from plait._engine.warnings import warn
 T = TypeVar("T")
 
 __all__ = [
-    "Final", "annotate", "export", "ignore", "interface", "is_scripting", "is_tracing", "script",
-    "script_if_tracing", "unused",
+    "Final",
+    "annotate",
+    "export",
+    "ignore",
+    "interface",
+    "is_scripting",
+    "is_tracing",
+    "isinstance",
+    "script",
+    "script_if_tracing",
+    "unused",
 ]  # fmt: skip
 
 
@@ -41,6 +52,29 @@ interface = unused = export = script_if_tracing = _script_if_tracing = _overload
 def annotate(the_type: Any, the_value: T) -> T:
     """Returns the value."""
     return the_value
+
+
+def isinstance(obj: Any, target_type: Any) -> bool:
+    """Returns whether an object is of a type; of `list[T]`, `dict[K, V]` and `tuple[T, ...]` the items are looked at.
+
+    Args:
+        obj: the object
+        target_type: a type, a union, or a tuple of them
+    """
+    if builtins.isinstance(target_type, tuple):
+        return any(isinstance(obj, t) for t in target_type)
+    kind, parts = get_origin(target_type), get_args(target_type)
+    if kind in (Union, UnionType):
+        return any(isinstance(obj, t) for t in parts)
+    if kind is None:
+        return builtins.isinstance(obj, NoneType if target_type is None else target_type)
+    if not builtins.isinstance(obj, kind):
+        return False
+    if kind is dict:
+        return all(isinstance(k, parts[0]) and isinstance(v, parts[1]) for k, v in obj.items())
+    if kind is tuple and parts[-1:] != (...,):
+        return len(obj) == len(parts) and all(map(isinstance, obj, parts))
+    return all(isinstance(item, parts[0]) for item in obj)
 
 
 def is_scripting() -> bool:
