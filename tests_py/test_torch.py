@@ -285,7 +285,6 @@ from torch.autograd.profiler import EventList, emit_nvtx, kineto_available
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.serialization import DEFAULT_PROTOCOL
 from torch.utils._pytree import SUPPORTED_NODES, _get_node_type
-from torch.utils.flop_counter import FlopCounterMode
 
 x = torch.ones(3)
 assert torch.torch.Tensor is torch.Tensor and DEFAULT_PROTOCOL == 2 and kineto_available()
@@ -306,7 +305,7 @@ parse = torch._C._nn._parse_to
 assert parse("cpu", torch.float64) == (torch.device("cpu"), torch.float64, False, None)
 assert parse(x, True) == (x.device, torch.float32, True, None)
 assert parse(dtype=torch.float16, memory_format=torch.channels_last)[1:] == (torch.float16, False, torch.channels_last)
-for call in (lambda: torch.TensorType.get(), FlopCounterMode, emit_nvtx):
+for call in (lambda: torch.TensorType.get(), emit_nvtx):
     try:
         call()
     except NotImplementedError as error:

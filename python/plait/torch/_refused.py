@@ -29,10 +29,6 @@ REFUSED = {
         "a distributed tensor's to_local has its part",
         "compute_local_shape_and_global_offset",
     ),
-    "torch.utils.flop_counter": (
-        "nothing counts an operation's products; plait.profiler times operations",
-        "FlopCounterMode",
-    ),
     "torch.nn.attention.flex_attention": (
         "there is no flexible attention; give scaled_dot_product_attention a mask",
         "AuxOutput AuxRequest BlockMask _DEFAULT_SPARSE_BLOCK_SIZE and_masks create_block_mask create_mask "
