@@ -161,3 +161,15 @@ def test_what_only_a_driver_says():
     for name in ("mem_get_info", "utilization", "memory_usage"):
         with pytest.raises(plait.DeviceError, match="no GPU"):
             getattr(plait.cuda, name)()
+
+
+def test_a_profile_can_be_ended_without_it():
+    assert not plait.autograd._profiler_enabled()
+    p = plait.profiler.profile()
+    p.start()
+    plait.ones(2).relu()
+    assert plait.autograd._profiler_enabled()
+    plait.autograd._disable_profiler()
+    assert not plait.autograd._profiler_enabled() and any("relu" in e.name for e in p.events())
+    plait.autograd._disable_profiler()
+    p.stop()

@@ -224,6 +224,7 @@ def _merged(into: EventAverage, a: EventAverage) -> EventAverage:
 class _Ranges:
     """The ranges of the profile that is being collected."""
 
+    owner: profile
     events: list[Event] = field(default_factory=list)
     lock: Any = field(default_factory=threading.Lock)
 
@@ -284,7 +285,7 @@ class profile:  # noqa: N801
         global _active
         synchronize()
         check(_core.bind_ProfileStart(self._shapes))
-        _active = _Ranges()
+        _active = _Ranges(self)
         self._collects = True
 
     def stop(self) -> None:
@@ -377,6 +378,17 @@ def _event(row: dict[str, Any]) -> Event:
     shapes = None if row["shapes"] is None else tuple(tuple(s or ()) for s in row["shapes"])
     start, duration = row["start"] / 1000, (row["end"] - row["start"]) / 1000
     return Event(row["op"], row["device"], row["stream"], row["rank"], start, duration, row["kernel"], shapes)
+
+
+def _profiler_enabled() -> bool:
+    """Returns whether a profile is being collected."""
+    return _active is not None
+
+
+def _disable_profiler() -> None:
+    """Ends the collection of the profile that is being collected."""
+    if _active is not None:
+        _active.owner.stop()
 
 
 def kineto_available() -> bool:

@@ -17,6 +17,8 @@ from plait._tensor import Tensor
 from plait.autograd import forward_ad, functional, graph, profiler
 from plait.autograd.function import Function
 from plait.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from plait.profiler import _disable_profiler as _disable_profiler
+from plait.profiler import _profiler_enabled as _profiler_enabled
 
 
 class _Tensors(type):
