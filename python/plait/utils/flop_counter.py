@@ -73,8 +73,8 @@ def _attention(out: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: An
 COSTS: dict[str, Callable[..., Cost | None]] = {
     "linear": _linear, "einsum": _einsum, "tensordot": _tensordot, "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("matmul", "mm", "bmm", "__matmul__"), _product), "__rmatmul__": lambda o, b, a: _product(o, a, b),
-    "addmm": lambda out, *given, **kw: _product(out, *given[1:], "aten.addmm"),
-    "baddbmm": lambda out, *given, **kw: _product(out, *given[1:], "aten.baddbmm"),
+    "addmm": lambda out, *given, **kw: _product(out, given[1], given[2], "aten.addmm"),
+    "baddbmm": lambda out, *given, **kw: _product(out, given[1], given[2], "aten.baddbmm"),
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), _convolution),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _transposed),
 }  # fmt: skip

@@ -254,7 +254,7 @@ class _BaseDataLoaderIter:
 
     _loader: DataLoader[Any]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
