@@ -206,3 +206,10 @@ def test_hooks_are_dicts_by_number():
     net.register_full_backward_hook(lambda m, gi, go: seen.append(go[0].item()))
     net(plait.ones(1, requires_grad=True)).sum().backward()
     assert seen == [1.0]
+
+
+def test_a_module_may_call_an_attribute_hooks():
+    net = nn.Identity()
+    net._hooks = []
+    net.register_forward_hook(_double)
+    assert net(plait.ones(1)).item() == 2.0

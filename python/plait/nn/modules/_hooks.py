@@ -114,7 +114,7 @@ class HookMethods:
     _backward_pre_hooks: Hooks
     _backward_hooks: Hooks
 
-    def _hooks(self, kind: str) -> Hooks:
+    def _table_of_hooks(self, kind: str) -> Hooks:
         """Returns the hooks of a kind, also where the program has put another dict in their place."""
         held = self.__dict__[kind]
         if type(held) is not Hooks:
@@ -131,7 +131,7 @@ class HookMethods:
             prepend: call it before the other hooks
             with_kwargs: call `hook(module, args, kwargs)`, which may return both
         """
-        return self._hooks("_forward_pre_hooks").add(hook, with_kwargs, prepend=prepend)
+        return self._table_of_hooks("_forward_pre_hooks").add(hook, with_kwargs, prepend=prepend)
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
@@ -144,19 +144,19 @@ class HookMethods:
             with_kwargs: call `hook(module, args, kwargs, output)`
             always_call: call it, with None as the output, also if forward raises
         """
-        return self._hooks("_forward_hooks").add(hook, with_kwargs, always_call, prepend)
+        return self._table_of_hooks("_forward_hooks").add(hook, with_kwargs, always_call, prepend)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_output)` before backward; what it returns, if not None, replaces the gradients."""
-        return self._hooks("_backward_pre_hooks").add(hook, prepend=prepend)
+        return self._table_of_hooks("_backward_pre_hooks").add(hook, prepend=prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Calls `hook(module, grad_input, grad_output)` after backward; what it returns replaces `grad_input`."""
-        return self._hooks("_backward_hooks").add(hook, prepend=prepend, full=True)
+        return self._table_of_hooks("_backward_hooks").add(hook, prepend=prepend, full=True)
 
     def register_backward_hook(self, hook: Hook) -> RemovableHandle:
         """Deprecated: calls `hook(module, grad_input, grad_output)` with the gradients of the last operation."""
-        return self._hooks("_backward_hooks").add(hook, full=False)
+        return self._table_of_hooks("_backward_hooks").add(hook, full=False)
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Does what calling the module does where there are hooks."""
@@ -165,14 +165,17 @@ class HookMethods:
             return self._call_with_hooks(args, kwargs, called)
         except Exception:
             for i, (hook, with_kwargs, always) in enumerate(
-                [*_global_forward.entries(), *self._hooks("_forward_hooks").entries()]
+                [*_global_forward.entries(), *self._table_of_hooks("_forward_hooks").entries()]
             ):
                 if always and i not in called:
                     hook(self, args, kwargs, None) if with_kwargs else hook(self, args, None)
             raise
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any], called: set[int]) -> Any:
-        for hook, with_kwargs, _ in [*_global_forward_pre.entries(), *self._hooks("_forward_pre_hooks").entries()]:
+        for hook, with_kwargs, _ in [
+            *_global_forward_pre.entries(),
+            *self._table_of_hooks("_forward_pre_hooks").entries(),
+        ]:
             result = hook(self, args, kwargs) if with_kwargs else hook(self, args)
             if result is None:
                 continue
@@ -185,7 +188,7 @@ class HookMethods:
                     "forward pre-hook: with_kwargs wants None or a tuple of arguments and keyword arguments"
                 )
         pre = [*_global_backward_pre.values(), *self._backward_pre_hooks.values()]
-        around = (_global_backward, self._hooks("_backward_hooks"))
+        around = (_global_backward, self._table_of_hooks("_backward_hooks"))
         post = [h for hooks in around if hooks.full for h in hooks.values()]
         old = [h for hooks in around if not hooks.full for h in hooks.values()]
         watch = BackwardWatch(self, pre, post) if pre or post else None
@@ -193,7 +196,7 @@ class HookMethods:
             args = watch.inputs(args)
         out = self.forward(*args, **kwargs)  # type: ignore[attr-defined]
         for i, (hook, with_kwargs, _) in enumerate(
-            [*_global_forward.entries(), *self._hooks("_forward_hooks").entries()]
+            [*_global_forward.entries(), *self._table_of_hooks("_forward_hooks").entries()]
         ):
             called.add(i)
             result = hook(self, args, kwargs, out) if with_kwargs else hook(self, args, out)
