@@ -118,6 +118,8 @@ PLACES = {
     "nn/modules/linear.py Identity.__init__ kwargs": "it takes any, for the place of any module",
     "profiler.py profile.__init__ *": "it is not collected, or not there to be set",
     "profiler.py record_function.__init__ args": "the name says it all",
+    "_subclasses/fake_tensor.py is_fake x": "no tensor is one",
+    "utils/data/_collate.py collate_*_fn collate_fn_map": "every such function is given it",
 }
 
 

@@ -46,7 +46,12 @@ def _itself(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-interface = unused = export = script_if_tracing = _script_if_tracing = _overload_method = _overload = _itself
+unused = export = script_if_tracing = _script_if_tracing = _overload_method = _overload = _itself
+
+
+def interface(obj: T) -> T:
+    """Returns a class as it is."""
+    return obj
 
 
 def annotate(the_type: Any, the_value: T) -> T:
