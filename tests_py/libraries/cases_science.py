@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from measures import facts, filled, size_of, small, spread
 from torch import nn
 
 Cases = Iterator[tuple[str, Any]]
@@ -23,8 +24,6 @@ def weighed(value: Any) -> float:
 
 def step(model: nn.Module, loss_of: Callable[[], torch.Tensor]) -> dict[str, float]:
     """Returns the numbers of a step of a model that is filled first."""
-    from cases import facts, filled
-
     return facts(filled(model), loss_of)
 
 
@@ -40,7 +39,6 @@ def computed_in(dtype: torch.dtype, case: Callable[[], dict[str, float]]) -> dic
 
 def torchdiffeq() -> Cases:
     import torchdiffeq as td
-    from cases import facts, filled, spread
 
     class Field(nn.Module):
         def __init__(self) -> None:
@@ -80,7 +78,6 @@ def torchdiffeq() -> Cases:
 
 def gpytorch() -> Cases:
     import gpytorch as gp
-    from cases import filled, spread
 
     normal = gp.distributions.MultivariateNormal
 
@@ -147,7 +144,6 @@ def gpytorch() -> Cases:
 def pyro() -> Cases:
     import pyro
     import pyro.distributions as dist
-    from cases import spread
     from pyro.infer import SVI, Trace_ELBO, TraceEnum_ELBO, config_enumerate
     from pyro.infer.autoguide import AutoDelta, init_to_value
     from pyro.infer.mcmc.util import initialize_model
@@ -188,7 +184,6 @@ def pyro() -> Cases:
         return {"energy": float(value), "gradient": weighed(torch.autograd.grad(value, list(at.values())))}
 
     def flows() -> dict[str, float]:
-        from cases import filled
 
         out, x = {}, spread(5, 3)
         for name in ("planar", "radial", "spline", "householder"):
@@ -206,7 +201,6 @@ def pyro() -> Cases:
 
 def captum() -> Cases:
     import captum.attr as ca
-    from cases import filled, spread
 
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -234,7 +228,6 @@ def captum() -> Cases:
 
 def ignite() -> Cases:
     import ignite.metrics as im
-    from cases import filled, size_of, small, spread
     from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
     from ignite.handlers import LRScheduler
 
@@ -272,7 +265,6 @@ def ignite() -> Cases:
 
 def skorch() -> Cases:
     import skorch
-    from cases import filled, small, spread
     from skorch.callbacks import GradientNormClipping, LRScheduler
 
     class Net(nn.Module):
@@ -299,7 +291,6 @@ def stable_baselines3() -> Cases:
     import gymnasium as gym
     import numpy as np
     import stable_baselines3 as sb
-    from cases import filled, spread
 
     class World(gym.Env):  # type: ignore[misc]
         observation_space = gym.spaces.Box(-2, 2, (3,))
@@ -348,7 +339,6 @@ def stable_baselines3() -> Cases:
 
 def torch_geometric() -> Cases:
     import torch_geometric.nn as gnn
-    from cases import filled, spread
     from torch_geometric.data import Data
     from torch_geometric.loader import DataLoader
 
@@ -413,7 +403,6 @@ def torch_geometric() -> Cases:
 
 def nflows() -> Cases:
     import nflows.transforms as nt
-    from cases import spread
     from nflows.distributions.normal import StandardNormal
     from nflows.flows.base import Flow
     from nflows.nn.nets import ResidualNet
@@ -439,7 +428,6 @@ def nflows() -> Cases:
 
 def zuko() -> Cases:
     import zuko
-    from cases import spread
 
     def flow(model: Any) -> dict[str, float]:
         x, known = spread(6, 3), spread(6, 4, phase=0.3)
