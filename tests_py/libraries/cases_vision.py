@@ -130,7 +130,7 @@ def kornia() -> Iterator[tuple[str, Any]]:
                 "integral": e.integral_image,
                 "dilate": lambda x: k.morphology.dilation(x, torch.ones(3, 3).to(x)),
                 "open": lambda x: k.morphology.opening(x, torch.ones(3, 3).to(x)),
-                "distance": lambda x: k.contrib.distance_transform((x[:, :1] > 0.7).to(x)),
+                "to the edge": lambda x: k.contrib.distance_transform((x[:, :1] > 0.7).to(x)),
                 "components": lambda x: k.contrib.connected_components((x[:, :1] > 0.6).to(x), 30),
                 "patches": lambda x: k.contrib.extract_tensor_patches(x, 5, 3),
             },
