@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-# Rows of 4 (w), 10 (x), 3 (v) and 16 elements; matrices of 3 x 3 (m) and 16 x 16 (s); 4 x 4 (t) with a dimension inside.
+# Rows of 4 (w), 10 (x) and 3 (v) elements, and matrices of 3 x 3 (m), 4 x 4 (t) and 16 x 16 (s).
 EXPRESSIONS = """
 w.sum(1)
 w.mean(1)
@@ -174,7 +174,7 @@ def main() -> None:
         found.append((best["torch"] / best["plait"], e, best["plait"]))
     found.sort()
     mean = math.exp(sum(math.log(ratio) for ratio, *_ in found) / len(found))
-    print(f"{len(found)} expressions, {args.threads} threads: {mean:.2f} times as fast as PyTorch in the geometric mean")
+    print(f"{len(found)} expressions, {args.threads} threads: {mean:.2f} times as fast as PyTorch, geometric mean")
     print(f"{'the slowest':44}{'us':>10}{'torch':>10}")
     for ratio, e, us in found[: args.slowest]:
         print(f"{e:44}{us:10.1f}{ratio:10.2f}")

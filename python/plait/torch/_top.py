@@ -116,7 +116,6 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
     return {m.__name__: m for m in (top, bindings, version, versions, config, operators)}
 
-
     vars(functions).update(
         is_batchedtensor=lambda t: batch.depth(t) > 0,
         is_legacy_batchedtensor=lambda t: False,  # gradients of a batch have a level of vmap's
