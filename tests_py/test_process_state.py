@@ -14,6 +14,7 @@ CHANGES = {"append", "add", "pop", "popitem", "clear", "update", "setdefault", "
 SHARED = {
     "_device._numbers": "devices are opened once for the process, under a lock",
     "_device._by_number": "a cache of what never changes: a device's name",
+    "ops._aten": "a cache of what never changes: a function by its name, of which setdefault keeps one",
     "_errors._classes": "a cache of classes, which setdefault keeps one of each kind",
     "_device._drivers": "a cache of what never changes: the driver of an open GPU",
     "_device._first_word": "the program's first word for a GPU, which is the process's, as device says",

@@ -99,7 +99,6 @@ PLACES = {
     "distributed/fsdp/wrap.py always_wrap_policy kwargs": "it says yes to everything",
     "distributed/fsdp/wrap.py lambda_auto_wrap_policy nonwrapped_numel": "it asks the function alone",
     "distributed/fsdp/wrap.py transformer_auto_wrap_policy nonwrapped_numel": "it asks for classes alone",
-    "distributions/_transform_joins.py ComposeTransform.log_abs_det_jacobian y": "x says it all",
     "distributions/_transform_joins.py ReshapeTransform.log_abs_det_jacobian y": "x says it all",
     "distributions/transforms.py AffineTransform.log_abs_det_jacobian y": "x says it all",
     "distributions/transforms.py CumulativeDistributionTransform.log_abs_det_jacobian y": "x says it all",

@@ -112,10 +112,6 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     config = ModuleType("torch.__config__", "How Plait was built.")
     vars(config).update(show=_built, parallel_info=lambda: f"at most {plait.get_num_threads()} threads")
     vars(top)["__config__"] = config
-    versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
-    vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
-    return {m.__name__: m for m in (top, bindings, version, versions, config, operators)}
-
     vars(functions).update(
         is_batchedtensor=lambda t: batch.depth(t) > 0,
         is_legacy_batchedtensor=lambda t: False,  # gradients of a batch have a level of vmap's
@@ -123,4 +119,5 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     vars(layers).update(_parse_to=parse_to)
     versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
-    return {m.__name__: m for m in (top, bindings, functions, layers, version, versions, operators)}
+    made_here = (top, bindings, functions, layers, version, versions, config, operators)
+    return {m.__name__: m for m in made_here}
