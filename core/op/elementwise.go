@@ -32,7 +32,7 @@ type variant struct {
 	again  bool  // whether derivatives compute the output again, from the input
 }
 
-// values returns the inputs and the output as far as derivatives use them, in slots.
+// values returns the inputs and the output as far as derivatives use them, in slots. After an error the derivative has failed.
 func (v *variant) values(ctx *core.BackwardContext, slots []*core.Tensor) ([]*core.Tensor, error) {
 	values := slots[:len(v.op.kernel.In)+1]
 	for slot, i := range v.saves {
@@ -43,8 +43,11 @@ func (v *variant) values(ctx *core.BackwardContext, slots []*core.Tensor) ([]*co
 	}
 	if v.again {
 		out := v.op.apply(nil, values[0])
+		if err := out.Err(); err != nil {
+			ctx.Fail(err)
+			return nil, err
+		}
 		values[len(values)-1] = out
-		return values, out.Err()
 	}
 	return values, nil
 }
