@@ -29,6 +29,7 @@ def pair():
     return a
 
 
+@pytest.mark.filterwarnings("ignore:index. a sequence")
 @pytest.mark.parametrize(
     "make", [itself, later, pair, lambda: around(1.0, 100_000), lambda: around(plait.ones(1), 100)]
 )

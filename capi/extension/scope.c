@@ -3,8 +3,8 @@
 // Ctrl-C may be raised as Python begins a function, so before the first line of an __exit__ that is written in Python:
 // what it would have restored would stay. Here nothing can be raised before the end has begun, and an end that is
 // interrupted is run again.
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "owner.h"
+
 #include <stddef.h>
 
 long long bind_ModeGet(void);
@@ -28,10 +28,11 @@ static PyObject *enter(PyObject *self, PyObject *none) {
   (void)none;
   entry *e = PyMem_Malloc(sizeof *e);
   if (!e) return PyErr_NoMemory();
-  long long mode = bind_ModeGet();
+  int engine = !is_forked();  // without its threads it may wait forever; _begin raises the error
+  long long mode = engine ? bind_ModeGet() : 0;
   e->before = PyObject_CallMethod(self, "_begin", NULL);
   if (!e->before) {  // the block does not run, and so does not end
-    bind_ModeSet(mode);
+    if (engine) bind_ModeSet(mode);
     PyMem_Free(e);
     return NULL;
   }
