@@ -60,11 +60,11 @@ static void join_rows(batch *b) {
   }
 }
 
-// Many short rows by a tiny B are products of one row each.
+// A product of many short rows by a tiny B becomes a batch with a product for each row.
 static void split_rows(batch *b) {
   plaitk_gemm row = b->g;
   row.m = 1;
-  if (b->products > 1 || b->g.m < MANY || !gemm_is_tiny(&row)) return;
+  if (b->products != 1 || b->g.m < MANY || !gemm_is_tiny(&row)) return;
   b->dims = 1;
   b->dim[0] = (plaitk_gemm_dim){b->g.m, b->g.a_row, 0, b->g.c_row};
   b->products = b->g.m;

@@ -28,7 +28,7 @@ typedef struct places {
     }                                                                                                                 \
   }                                                                                                                   \
                                                                                                                       \
-  /* Computes products abreast, of which `count` are wanted; all are the same B if it is shared. */                   \
+  /* Computes products abreast and stores the first `count`. With `shared` all of them have one B. */                 \
   PLAIT_CLONES static void T##_abreast(const plaitk_gemm *g, const places *at, int64_t count, bool shared) {          \
     T##_lanes a[MOST], b[MOST];                                                                                       \
     const T *shared_b = (const T *)g->b + at->b[0];                                                                   \

@@ -113,6 +113,25 @@ func repeated(r *rand.Rand, m *matrix, n int) *matrix {
 	return &all
 }
 
+// A batch without products writes nothing, however many rows each would have.
+func TestEmptyBatchesOfTinyProducts(t *testing.T) {
+	a, b, c := make([]float32, 400), make([]float32, 16), make([]float32, 400)
+	for i := range c {
+		c[i] = 7
+	}
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&a[0])
+	pin.Pin(&b[0])
+	pin.Pin(&c[0])
+	p := gemm.Product{M: 100, N: 4, K: 4, A: gemm.Matrix{Data: unsafe.Pointer(&a[0]), Row: 4, Col: 1}, B: gemm.Matrix{Data: unsafe.Pointer(&b[0]), Row: 4, Col: 1},
+		C: gemm.Matrix{Data: unsafe.Pointer(&c[0]), Row: 4, Col: 1}, In: int(core.Float32), Out: int(core.Float32), Alpha: 1, Batch: []gemm.Dim{{Size: 0, A: 400, B: 16, C: 400}}}
+	require.NoError(t, p.Run(nil, newGuardedMemory(t)))
+	for _, v := range c {
+		require.EqualValues(t, 7, v)
+	}
+}
+
 // A vector holds products, or rows, of any number: those that fill it in part have the bits of the others.
 func TestBitsOfTinyProductsDoNotDependOnTheBatch(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))

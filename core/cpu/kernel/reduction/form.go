@@ -29,7 +29,8 @@ const (
 	blockElems     = 4096
 	batch          = 256
 
-	// Rows of up to `short` elements, and as short columns in blocks narrower than `narrow`, are reduced in groups.
+	// Rows of up to `short` elements are reduced in groups, and so are columns as short where fewer than `narrow` are adjacent. The limits
+	// of a row and a group are those of plait_abreast.h.
 	short  = 32
 	narrow = 64
 	group  = 128
@@ -88,8 +89,7 @@ func (f *form) normalise(shape, strides, outShape, outStrides []int, dims []int6
 }
 
 // plan chooses blocks of rows or columns and splits the work. An element costs as much as `work` additions. twice says
-// that blocks are read twice. moments says that rows do not
-// become columns.
+// that blocks are read twice. With moments, short rows are not made columns.
 func (f *form) plan(work int, ordered, twice, moments bool) {
 	var k, r kernel.Dim
 	if f.nk > 0 {

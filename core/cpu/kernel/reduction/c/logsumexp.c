@@ -144,7 +144,6 @@ PLAIT_INLINE float term_value(float d, float least) {
 #define FEW_TERM_F32(x) FEW(float, TERM_F32, x)
 #define FEW_TERM_F64(x) FEW(double, TERM_F64, x)
 
-
 #define LOGSUMEXP_COLS(NAME, F, T, U, C, TOTAL, TERM)                                                       \
   PLAIT_CLONES static void NAME(const void *in, int64_t rows, int64_t stride, int64_t n, int64_t at,        \
                                        double param, struct state s) {                                      \
