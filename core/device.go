@@ -162,6 +162,12 @@ func DeviceKind(name string) string {
 
 // OpenDevice returns the device with the given name, such as "cpu:1"; "cpu" means "cpu:0", and "cuda:0" is "gpu:0".
 func OpenDevice(name string) (Device, error) {
+	devices.Lock()
+	d := devices.open[name]
+	devices.Unlock()
+	if d != nil {
+		return d, nil
+	}
 	kind, number, found := strings.Cut(name, ":")
 	index := 0
 	if found {

@@ -39,6 +39,44 @@ func IndexGetMasked(t Tensor, parts Ints, n int64) Tensor {
 	return IndexGet(t, parts, n)
 }
 
+// IndexGetKnown is [IndexGet] where that neither waits nor may wait: of masks, and of tensors of no dimensions, the values must be known. It
+// returns 0 for others.
+func IndexGetKnown(t Tensor, parts Ints, n int64) Tensor {
+	if !knownIndex(parts, n) {
+		return 0
+	}
+	return IndexGet(t, parts, n)
+}
+
+// IndexSetKnown is to [IndexSet] what [IndexGetKnown] is to [IndexGet]; it returns 1 for others.
+func IndexSetKnown(t Tensor, value Tensor, number float64, parts Ints, n int64) Status {
+	if !knownIndex(parts, n) {
+		return 1
+	}
+	return IndexSet(t, value, number, parts, n)
+}
+
+// fewElements are those that are counted at once, without another thread.
+const fewElements = 4096
+
+// knownIndex reports whether no tensor of an index has values that decide the result's shape and are not known.
+func knownIndex(parts Ints, n int64) bool {
+	raw := handle.Slice[int64](parts, 4*n)
+	for ; len(raw) > 0; raw = raw[4:] {
+		if raw[0] != indexTensor {
+			continue
+		}
+		x := tensor(raw[1])
+		if x.Err() != nil || x.Parts() != nil {
+			return false
+		}
+		if positions := x.Dim() > 0 && x.DType().IsInt() && x.DType() != core.Uint8; !positions && (!known(x) || x.Numel() > fewElements) {
+			return false
+		}
+	}
+	return true
+}
+
 // IndexSet writes a value, a tensor that broadcasts or a number, to the part of a tensor that an index says; see
 // [IndexGet].
 func IndexSet(t Tensor, value Tensor, number float64, parts Ints, n int64) (status Status) {

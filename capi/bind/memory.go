@@ -1,7 +1,9 @@
 package bind
 
 import (
+	"bytes"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -115,6 +117,23 @@ func TensorPeek(t Tensor, parts FloatsOut, whole IntsOut) (status Status) {
 	if !known(x) || x.Numel() != 1 || x.DType() == core.Uint64 {
 		return 0
 	}
+	var usual Status
+	err := x.Look(func(b []byte) {
+		at := unsafe.Pointer(&b[0])
+		switch x.DType() {
+		case core.Float32:
+			handle.Slice[float64](parts, 1)[0], usual = float64(*(*float32)(at)), 1
+		case core.Float64:
+			handle.Slice[float64](parts, 1)[0], usual = *(*float64)(at), 1
+		case core.Int64:
+			handle.Slice[int64](whole, 1)[0], usual = *(*int64)(at), 2
+		case core.Bool:
+			handle.Slice[int64](whole, 1)[0], usual = int64(b[0]), 3
+		}
+	})
+	if err != nil || usual != 0 {
+		return usual
+	}
 	if x.DType().IsComplex() {
 		v, err := x.Complex()
 		if err != nil {
@@ -162,6 +181,42 @@ func TensorPeekAll(t Tensor, layout IntsOut, out BytesOut, bytes int64) (status 
 	}
 	copy(handle.Slice[byte](out, int64(len(b))), b)
 	return 1
+}
+
+// TensorsEqual returns 1 if two tensors of one shape have the same elements and 0 if not, where that is known at once, and -1
+// otherwise: of tensors with many elements, of other dtypes than bool, int64, float32 and float64, and as for [TensorPeek].
+func TensorsEqual(t, u Tensor) (status int64) {
+	defer protect("equal", &status)
+	x, y := tensor(t), tensor(u)
+	if !known(x) || !known(y) || x.DType() != y.DType() || !slices.Equal(x.Shape(), y.Shape()) || !x.Contiguous() || !y.Contiguous() ||
+		x.Numel() == 0 || x.Numel() > fewElements {
+		return -1
+	}
+	status = -1
+	err := x.Look(func(a []byte) {
+		err := y.Look(func(b []byte) {
+			switch x.DType() {
+			case core.Bool, core.Int64:
+				status = truth(bytes.Equal(a, b))
+			case core.Float32:
+				status = truth(slices.Equal(as[float32](a), as[float32](b)))
+			case core.Float64:
+				status = truth(slices.Equal(as[float64](a), as[float64](b)))
+			}
+		})
+		if err != nil {
+			status = -1
+		}
+	})
+	if err != nil {
+		return -1
+	}
+	return status
+}
+
+// as returns the elements that bytes are.
+func as[T float32 | float64](b []byte) []T {
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(T(0))))
 }
 
 // known reports whether the elements of a tensor can be read without a wait, an error or a copy from a device.

@@ -256,7 +256,7 @@ func ZeroInPlace(t *core.Tensor) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "zero_", t)
 	}
-	return CopyInPlace(t, core.IntNum(0))
+	return CopyInPlace(t, zero)
 }
 
 // Clone returns a contiguous copy of t.

@@ -76,6 +76,9 @@ func (op *opContext) fill(t, value *core.Tensor) {
 	op.launch(op.call(contract.Fill).Out(t).In(value))
 }
 
+// The numbers that tensors are filled with most often.
+var zero, one = core.IntNum(0), core.IntNum(1)
+
 // Zeros returns zeros of the default dtype.
 func Zeros(shape ...int) *core.Tensor { return ZerosWith(shape, TensorOptions{}) }
 
@@ -84,7 +87,7 @@ func ZerosWith(shape []int, o TensorOptions) *core.Tensor {
 	if parts := recording(); parts != nil {
 		return handOn(parts, "zeros", shape, o)
 	}
-	return filled("zeros", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(0), o)
+	return filled("zeros", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), zero, o)
 }
 
 // Ones returns ones of the default dtype.
@@ -95,7 +98,7 @@ func OnesWith(shape []int, o TensorOptions) *core.Tensor {
 	if parts := recording(); parts != nil {
 		return handOn(parts, "ones", shape, o)
 	}
-	return filled("ones", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), core.IntNum(1), o)
+	return filled("ones", nil, shape, o.dtype(core.CurrentContext().DefaultDType()), one, o)
 }
 
 // Full returns a tensor whose elements are all value, a number. The dtype, if not given, is bool, int64 or the default
@@ -132,7 +135,7 @@ func ZerosLike(t *core.Tensor, o TensorOptions) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "zeros_like", t, o)
 	}
-	return filledLike("zeros_like", t, core.IntNum(0), o)
+	return filledLike("zeros_like", t, zero, o)
 }
 
 // OnesLike returns ones of t's shape.
@@ -140,7 +143,7 @@ func OnesLike(t *core.Tensor, o TensorOptions) *core.Tensor {
 	if parts := distributed(t); parts != nil {
 		return handOn(parts, "ones_like", t, o)
 	}
-	return filledLike("ones_like", t, core.IntNum(1), o)
+	return filledLike("ones_like", t, one, o)
 }
 
 // FullLike returns a tensor of t's shape whose elements are all value, a number.

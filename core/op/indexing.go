@@ -16,6 +16,12 @@ func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
 	if v := indexView(t, indices); v != nil {
 		return v
 	}
+	if s := positionsAlong(t, indices); s != nil {
+		return s.read(t)
+	}
+	if m := maskOfAll(t, indices); m != nil {
+		return maskedSelect("index", t, m)
+	}
 	return compose("index", func() *core.Tensor {
 		v, tensors, err := indexViews(t, indices)
 		if err != nil {
@@ -29,6 +35,37 @@ func Index(t *core.Tensor, indices ...core.Index) *core.Tensor {
 		}
 		return v
 	})
+}
+
+// maskOfAll returns the mask of t's shape that is the only index; nil if it is something else.
+func maskOfAll(t *core.Tensor, indices []core.Index) *core.Tensor {
+	if len(indices) != 1 || indices[0].Kind != core.IndexTensor || t.Err() != nil || t.Parts() != nil || t.IsNumber() {
+		return nil
+	}
+	m := indices[0].Tensor
+	if m.Err() != nil || m.Parts() != nil || m.IsNumber() || m.DType() != core.Bool || m.Dim() == 0 || m.Device() != t.Device() || !slices.Equal(m.Shape(), t.Shape()) {
+		return nil
+	}
+	return m
+}
+
+// positionsAlong returns the selection of t by indices that are positions along one dimension and all of those before it,
+// the usual case; nil for others.
+func positionsAlong(t *core.Tensor, indices []core.Index) *selection {
+	dim := len(indices) - 1
+	if dim < 0 || t.Err() != nil || t.Parts() != nil || t.IsNumber() || dim >= t.Dim() {
+		return nil
+	}
+	x := indices[dim].Tensor
+	if indices[dim].Kind != core.IndexTensor || x.Err() != nil || x.Parts() != nil || x.IsNumber() || x.Dim() == 0 || isMask(x) || x.Device() != t.Device() {
+		return nil
+	}
+	for d, i := range indices[:dim] {
+		if i.Kind != core.IndexSlice || i.Start != 0 || i.Stop < t.Shape()[d] || i.Step != 1 {
+			return nil
+		}
+	}
+	return &selection{name: "index", dims: []int{dim}, index: []*core.Tensor{x}, at: dim, wrap: true}
 }
 
 // IndexSet writes value, a number or a tensor that broadcasts to the indexed part, to the part of t that the indices say

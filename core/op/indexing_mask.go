@@ -46,7 +46,11 @@ func MaskedSelect(x, mask *core.Tensor) *core.Tensor {
 	if parts := distributed(x, mask); parts != nil {
 		return handOn(parts, "masked_select", x, mask)
 	}
-	op := begin("masked_select", &x, &mask)
+	return maskedSelect("masked_select", x, mask)
+}
+
+func maskedSelect(name string, x, mask *core.Tensor) *core.Tensor {
+	op := begin(name, &x, &mask)
 	op.mask(mask)
 	shape := op.broadcast(x, mask)
 	if op.err != nil {

@@ -151,10 +151,9 @@ func Stack(tensors []*core.Tensor, dim int) *core.Tensor {
 	if op.err != nil {
 		return op.fail()
 	}
-	shape := slices.Insert(slices.Clone(first.Shape()), dim, 1)
 	parts := make([]*core.Tensor, len(tensors))
 	for i, t := range tensors {
-		parts[i] = core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, slices.Insert(slices.Clone(t.Strides()), dim, 1), t.Offset())
+		parts[i] = op.withUnit(t, dim)
 	}
 	c := op.call(contract.Cat).Out(out).Int(int64(dim))
 	for _, p := range parts {

@@ -1,6 +1,10 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"slices"
+
+	"github.com/plait-ml/plait/core"
+)
 
 // MatMul returns the matrix product of x and y. Of two vectors it is their dot product; a vector on the left counts as a
 // row and one on the right as a column, which the result does not have; of stacks of matrices, of shapes [*, m, k] and
@@ -27,11 +31,67 @@ func MatMul(x, y *core.Tensor) *core.Tensor {
 		op.failf(core.ShapeError, "inner dimensions differ, got %s", shapes(x, y))
 		return op.fail()
 	}
-	return op.compose(func() *core.Tensor { return vectorProduct(x, y) })
+	return op.vectorProduct(x, y)
 }
 
 // vectorProduct is MatMul if at least one of the factors is a vector.
-func vectorProduct(x, y *core.Tensor) *core.Tensor {
+func (op *opContext) vectorProduct(x, y *core.Tensor) *core.Tensor {
+	if op.grad || x.DType().IsComplex() {
+		return op.compose(func() *core.Tensor { return composedVectorProduct(x, y) })
+	}
+	row, column := x.Dim() == 1, y.Dim() == 1
+	a, b := x, y
+	if row {
+		a = op.withUnit(x, 0)
+		defer a.Release()
+	}
+	if column {
+		b = op.withUnit(y, 1)
+		defer b.Release()
+	}
+	shape := op.productShape(a, b, plainForms[0])
+	if op.err != nil {
+		return op.fail()
+	}
+	n := len(shape)
+	if column {
+		shape = slices.Delete(shape, n-1, n)
+	}
+	if row {
+		shape = slices.Delete(shape, n-2, n-1)
+	}
+	out := op.outApart(x.DType(), shape, x, y)
+	if op.err != nil {
+		return op.fail()
+	}
+	matrix := out
+	if row {
+		matrix = op.withUnit(matrix, n-2)
+		defer matrix.Release()
+	}
+	if column {
+		matrix = op.withUnit(matrix, n-1)
+		defer matrix.Release()
+	}
+	op.multiply(matrix, a, b, nil, plainForms[0], 0, false)
+	return op.done(out)
+}
+
+// withUnit returns a tensor over t's memory with a dimension of size 1 more, for a kernel of the operation alone.
+func (op *opContext) withUnit(t *core.Tensor, dim int) *core.Tensor {
+	var room [2 * (core.MaxDims + 1)]int
+	n := t.Dim() + 1
+	shape, strides := room[:n], room[n:2*n]
+	copy(shape, t.Shape()[:dim])
+	copy(strides, t.Strides()[:dim])
+	shape[dim], strides[dim] = 1, 1
+	copy(shape[dim+1:], t.Shape()[dim:])
+	copy(strides[dim+1:], t.Strides()[dim:])
+	return core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, strides, t.Offset())
+}
+
+// composedVectorProduct is vectorProduct by operations that have derivatives.
+func composedVectorProduct(x, y *core.Tensor) *core.Tensor {
 	row, column := x.Dim() == 1, y.Dim() == 1
 	if row {
 		x = Reshape(x, 1, x.Numel())
@@ -78,7 +138,7 @@ func ranked(name string, x, y *core.Tensor, dx, dy int, want string) *core.Tenso
 	if dx == 1 && dy == 1 && x.DType().IsComplex() {
 		return op.compose(func() *core.Tensor { return Sum(Mul(x, y), nil, false) })
 	}
-	return op.compose(func() *core.Tensor { return vectorProduct(x, y) })
+	return op.vectorProduct(x, y)
 }
 
 // MM returns the product of a matrix [m, k] and a matrix [k, n].
