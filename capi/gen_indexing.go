@@ -363,6 +363,16 @@ func plait_index_get_masked(t C.plait_tensor, parts C.plait_ints, n C.int64_t) C
 	return C.plait_tensor(bind.IndexGetMasked(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(n)))
 }
 
+//export plait_index_get_known
+func plait_index_get_known(t C.plait_tensor, parts C.plait_ints, n C.int64_t) C.plait_tensor {
+	return C.plait_tensor(bind.IndexGetKnown(int64(t), int64(uintptr(unsafe.Pointer(parts))), int64(n)))
+}
+
+//export plait_index_set_known
+func plait_index_set_known(t C.plait_tensor, value C.plait_tensor, number C.double, parts C.plait_ints, n C.int64_t) C.plait_status {
+	return C.plait_status(bind.IndexSetKnown(int64(t), int64(value), float64(number), int64(uintptr(unsafe.Pointer(parts))), int64(n)))
+}
+
 //export plait_index_set
 func plait_index_set(t C.plait_tensor, value C.plait_tensor, number C.double, parts C.plait_ints, n C.int64_t) C.plait_status {
 	for {

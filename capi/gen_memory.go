@@ -53,6 +53,11 @@ func plait_tensor_peek_all(t C.plait_tensor, layout *C.int64_t, out unsafe.Point
 	return C.plait_status(bind.TensorPeekAll(int64(t), int64(uintptr(unsafe.Pointer(layout))), int64(uintptr(unsafe.Pointer(out))), int64(bytes)))
 }
 
+//export plait_tensors_equal
+func plait_tensors_equal(t C.plait_tensor, u C.plait_tensor) C.int64_t {
+	return C.int64_t(bind.TensorsEqual(int64(t), int64(u)))
+}
+
 //export plait_tensor_complex
 func plait_tensor_complex(t C.plait_tensor, parts *C.double) C.plait_status {
 	return C.plait_status(bind.TensorComplex(int64(t), int64(uintptr(unsafe.Pointer(parts)))))

@@ -248,6 +248,11 @@ plait_status plait_tensor_peek(plait_tensor t, double *parts, int64_t *whole);
 // returns 1, or 0 where more than bytes would be needed.
 plait_status plait_tensor_peek_all(plait_tensor t, int64_t *layout, void *out, int64_t bytes);
 
+// plait_tensors_equal returns 1 if two tensors of one shape have the same elements and 0 if not, where that
+// is known at once, and -1 otherwise: of tensors with many elements, of other dtypes than bool, int64,
+// float32 and float64, and as for plait_tensor_peek.
+int64_t plait_tensors_equal(plait_tensor t, plait_tensor u);
+
 // plait_tensor_complex waits for the value of a tensor with one element and writes its real and imaginary
 // part to parts. It may wait for the device.
 plait_status plait_tensor_complex(plait_tensor t, double *parts);
@@ -627,6 +632,15 @@ plait_tensor plait_index_get(plait_tensor t, plait_ints parts, int64_t n);
 // plait_index_get_masked is plait_index_get for an index with masks, which waits for them to know the shape.
 // It may wait for the device.
 plait_tensor plait_index_get_masked(plait_tensor t, plait_ints parts, int64_t n);
+
+// plait_index_get_known is plait_index_get where that neither waits nor may wait: of masks, and of tensors of
+// no dimensions, the values must be known. It returns 0 for others.
+plait_tensor plait_index_get_known(plait_tensor t, plait_ints parts, int64_t n);
+
+// plait_index_set_known is to plait_index_set what plait_index_get_known is to plait_index_get; it returns 1
+// for others.
+plait_status plait_index_set_known(plait_tensor t, plait_tensor value, double number, plait_ints parts,
+		int64_t n);
 
 // plait_index_set writes a value, a tensor that broadcasts or a number, to the part of a tensor that an index
 // says; see plait_index_get.

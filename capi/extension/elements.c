@@ -1,4 +1,5 @@
-// The values of small tensors as Python's numbers, where they are known, and the sizes of tensors.
+// The values of small tensors as Python's numbers, where they are known, and what tensors are: sizes, dtypes and devices. As in views.c, None
+// leaves a call to Python.
 #include "owner.h"
 
 #include <math.h>
@@ -6,6 +7,9 @@
 
 long long bind_TensorPeek(long long, long long, long long);
 long long bind_TensorPeekAll(long long, long long, long long, long long);
+long long bind_TensorDetach(long long);
+long long bind_TensorDevice(long long);
+long long bind_TensorDtype(long long);
 long long bind_TensorShape(long long, long long);
 long long bind_TensorStrides(long long, long long);
 
@@ -123,7 +127,49 @@ static PyObject *get_strides(PyObject *module, PyObject *t) {
   return integers(t, bind_TensorStrides);
 }
 
+static PyObject *dtypes, *devices;  // by number: a list and a dictionary
+
+// set_facts(dtypes, devices): takes the objects that stand for the engine's numbers.
+static PyObject *set_facts(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+  (void)module;
+  if (nargs != 2 || !PyList_CheckExact(args[0]) || !PyDict_CheckExact(args[1])) {
+    PyErr_SetString(PyExc_TypeError, "set_facts: want a list of dtypes and a dictionary of devices");
+    return NULL;
+  }
+  dtypes = Py_NewRef(args[0]);  // for good
+  devices = Py_NewRef(args[1]);
+  Py_RETURN_NONE;
+}
+
+static PyObject *get_dtype(PyObject *module, PyObject *t) {
+  (void)module;
+  long long h = tensor_handle(t), number = h ? bind_TensorDtype(h) : -1;
+  PyObject *found = number >= 0 && dtypes ? PyList_GetItem(dtypes, (Py_ssize_t)number) : Py_None;
+  return Py_XNewRef(found);
+}
+
+static PyObject *get_device(PyObject *module, PyObject *t) {
+  (void)module;
+  long long h = tensor_handle(t), number = h ? bind_TensorDevice(h) : -1;
+  PyObject *key = number >= 0 && devices ? PyLong_FromLongLong(number) : NULL;
+  PyObject *found = key ? PyDict_GetItemWithError(devices, key) : NULL;
+  Py_XDECREF(key);
+  if (!found && PyErr_Occurred()) return NULL;
+  return Py_NewRef(found ? found : Py_None);
+}
+
+static PyObject *get_detached(PyObject *module, PyObject *t) {
+  (void)module;
+  long long h = tensor_handle(t);
+  if (!h) Py_RETURN_NONE;
+  return made(bind_TensorDetach(h));
+}
+
 PyMethodDef element_functions[] = {
+    {"set_facts", FAST(set_facts), "Takes the dtypes in the order of their numbers, and the devices by number."},
+    {"dtype", get_dtype, METH_O, "Returns the dtype of a tensor, or None."},
+    {"device", get_device, METH_O, "Returns the device of a tensor, or None."},
+    {"detached", get_detached, METH_O, "Returns a tensor without its history, or None."},
     {"peek", peek, METH_O, "Returns the only element of a tensor, or None where that takes more than a look."},
     {"peek_all", peek_all, METH_O, "Returns the elements of a tensor as nested lists, or None where they are many or take more than a look."},
     {"sizes", get_sizes, METH_O, "Returns the sizes of a tensor's dimensions, or a status that names an error."},

@@ -39,6 +39,33 @@ PyObject *take_offered(void) {
   return offered.out;
 }
 
+PyObject *offering(PyObject *out, const char *name, const int64_t *inputs, long long n, PyObject *(*run)(void *), void *what) {
+  long long offer = bind_OutOffer((char *)name, tensor_handle(out), address_of(inputs), n);
+  PyObject *outer = offered.out;
+  int outer_taken = offered.taken;
+  if (offer > 0) {
+    offered.out = out;
+    offered.taken = 0;
+  }
+  PyObject *result = run(what);
+  if (offer > 0) {
+    if (!offered.taken) bind_OutEnd(offer);
+    offered.out = outer;
+    offered.taken = outer_taken;
+  }
+  return result;
+}
+
+// A call of a Python function.
+typedef struct {
+  PyObject *function, *args, *kwargs;
+} python_call;
+
+static PyObject *run_python(void *what) {
+  python_call *c = what;
+  return PyObject_Call(c->function, c->args, c->kwargs);
+}
+
 // call_into(out, name, function, args[, kwargs]): calls a function of the engine's operation of that name, to whose result the memory of the
 // tensor out is offered. Returns out if the result is in it, else the result.
 static PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
@@ -53,23 +80,9 @@ static PyObject *call_into(PyObject *module, PyObject *const *args, Py_ssize_t n
   const char *name = PyUnicode_AsUTF8AndSize(args[1], NULL);
   PyObject *named = kwargs && PyDict_Size(kwargs) ? PyDict_Values(kwargs) : NULL;
   if (!name || PyErr_Occurred()) return NULL;
-  long long out = tensor_handle(args[0]);
-  long long offer = 0;
-  if (out && add_handles(args[3], inputs, &n, 1) && (!named || add_handles(named, inputs, &n, 1))) {
-    offer = bind_OutOffer((char *)name, out, address_of(inputs), n);
-  }
-  PyObject *outer = offered.out;
-  int outer_taken = offered.taken;
-  if (offer > 0) {
-    offered.out = args[0];
-    offered.taken = 0;
-  }
-  PyObject *result = PyObject_Call(args[2], args[3], named ? kwargs : NULL);
-  if (offer > 0) {
-    if (!offered.taken) bind_OutEnd(offer);
-    offered.out = outer;
-    offered.taken = outer_taken;
-  }
+  python_call call = {args[2], args[3], named ? kwargs : NULL};
+  int may = tensor_handle(args[0]) && add_handles(args[3], inputs, &n, 1) && (!named || add_handles(named, inputs, &n, 1));
+  PyObject *result = may ? offering(args[0], name, inputs, n, run_python, &call) : run_python(&call);
   Py_XDECREF(named);
   return result;
 }

@@ -72,6 +72,8 @@ static PyTypeObject *sparse_class;       // and of sparse ones
 
 long long tensor_handle(PyObject *t) { return PyObject_TypeCheck(t, tensor_owner) && !forked ? handle_of(t) : 0; }
 
+int is_plain(PyObject *t) { return Py_TYPE(t) == tensor_class; }
+
 #define IN_OUT 1  // in the place of a handle: the result is in memory that the thread has offered
 
 // Returns the tensor that owns a handle, given its number as well.
@@ -124,7 +126,7 @@ static PyObject *apply(PyObject *x, PyObject *y, int which, long long (*raw)(lon
   }
   long long status = 0, h = tensor_handle(x);
   if (h && PyFloat_CheckExact(y)) {
-    status = raw(h, FLOAT, PyFloat_AsDouble(y));
+    status = raw(h, A_FLOAT, PyFloat_AsDouble(y));
   } else if (h && PyObject_TypeCheck(y, tensor_owner) && handle_of(y)) {
     status = raw(h, handle_of(y), 0);
   }
@@ -317,7 +319,7 @@ int add_owners(PyObject *module) {
   object_owner = add_type(module, &object_spec);
   held_type = add_type(module, &held_spec);
   if (!tensor_owner || !object_owner || !held_type || !add_type(module, &scope_spec)) return -1;
-  PyMethodDef *all[] = {functions, view_functions, element_functions, creation_functions, array_functions, out_functions};
+  PyMethodDef *all[] = {functions, view_functions, element_functions, creation_functions, array_functions, out_functions, call_functions};
   for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) {
     if (PyModule_AddFunctions(module, all[i]) < 0) return -1;
   }

@@ -15,6 +15,10 @@ PyObject *own_handle(long long h);
 // Returns the tensor whose memory the thread offers to an operation, which has its result there: see out.c.
 PyObject *take_offered(void);
 
+// Returns what a call makes, while the memory of the tensor out is offered to the operation of a name, given the handles of its inputs. If the
+// operation's result is there, the result is out.
+PyObject *offering(PyObject *out, const char *name, const int64_t *inputs, long long n, PyObject *(*run)(void *), void *what);
+
 // Returns an object of a subclass of ObjectOwner that owns a handle; where that fails, gives it back.
 PyObject *own_object(PyObject *cls, long long h);
 
@@ -22,7 +26,16 @@ PyObject *own_object(PyObject *cls, long long h);
 // functions that save values for derivatives, which Python may have to pack.
 PyObject *made(long long status);
 
-enum { MAX_DIMS = 12, FLOAT = -1, INT = -2 };  // what stands for a number of such a kind in the place of a tensor
+// Lets Python deal with a negative status of a function of the module, given its name and the arguments, whose reference it takes: to wait, to
+// call again, to pack what derivatives save. Returns what comes of it, or -1 with an error set.
+long long settled(PyObject *module, const char *function, long long status, PyObject *args);
+
+// Whether an object is of the very class Tensor.
+int is_plain(PyObject *t);
+
+enum { MAX_DIMS = 12 };
+
+enum { A_FLOAT = -1, AN_INTEGER = -2, A_BOOL = -3 };  // what stands for a number of such a kind in the place of a tensor
 
 // Writes sizes, an integer or a sequence and a tuple of those behind it, and returns their number; -1 for what is left to Python.
 Py_ssize_t sizes_of(PyObject *first, PyObject *more, int64_t *sizes);
@@ -52,4 +65,5 @@ extern PyMethodDef view_functions[];      // views.c
 extern PyMethodDef element_functions[];   // elements.c
 extern PyMethodDef creation_functions[];  // creation.c
 extern PyMethodDef array_functions[];     // arrays.c
-extern PyMethodDef out_functions[];       // out.c
+extern PyMethodDef out_functions[];      // out.c
+extern PyMethodDef call_functions[];     // calls.c       // out.c

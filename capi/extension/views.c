@@ -5,8 +5,8 @@
 #include "owner.h"
 
 long long bind_ErrorRelease(long long);
-long long bind_IndexGet(long long, long long, long long);
-long long bind_IndexSet(long long, long long, double, long long, long long);
+long long bind_IndexGetKnown(long long, long long, long long);
+long long bind_IndexSetKnown(long long, long long, double, long long, long long);
 long long bind_Reshape(long long, long long, long long);
 long long bind_View(long long, long long, long long);
 long long bind_Permute(long long, long long, long long);
@@ -42,8 +42,8 @@ static int index_part(PyObject *part, int64_t *out) {
     out[2] = stop < -PY_SSIZE_T_MAX ? -PY_SSIZE_T_MAX : stop;
     out[3] = step;
   } else {
-    out[0] = INTEGER;
-    return integer(part, &out[1]);
+    out[0] = (out[1] = is_plain(part) ? tensor_handle(part) : 0) ? TENSOR : INTEGER;
+    return out[1] || integer(part, &out[1]);
   }
   return 1;
 }
@@ -59,37 +59,41 @@ static Py_ssize_t index_parts(PyObject *index, int64_t *parts) {
   return n;
 }
 
-// index(tensor, index): the part of a tensor that integers, slices and new dimensions say.
+// index(tensor, index): the part of a tensor that integers, slices, new dimensions and tensors say.
 static PyObject *get_part(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-  (void)module;
   int64_t parts[4 * MAX_PARTS];
   long long h = nargs == 2 ? tensor_handle(args[0]) : 0;
   Py_ssize_t n = h ? index_parts(args[1], parts) : -1;
   if (n < 0) Py_RETURN_NONE;
-  return made(bind_IndexGet(h, address_of(parts), n));
+  long long status = bind_IndexGetKnown(h, address_of(parts), n);
+  if (status < 0) status = settled(module, "bind_IndexGetKnown", status, Py_BuildValue("(LLn)", h, address_of(parts), n));
+  if (status < 0) return NULL;
+  return made(status);
 }
 
 // set_index(tensor, index, value): writes a tensor or a number to such a part; returns whether it did.
 static PyObject *set_part(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
-  (void)module;
   int64_t parts[4 * MAX_PARTS];
   long long h = nargs == 3 ? tensor_handle(args[0]) : 0, value = 0;
   double number = 0;
   int64_t whole = 0;
   if (h && PyFloat_CheckExact(args[2])) {
-    value = FLOAT;
+    value = A_FLOAT;
     number = PyFloat_AsDouble(args[2]);
   } else if (h && integer(args[2], &whole)) {
-    value = whole >= -EXACT && whole <= EXACT ? INT : 0;
+    value = whole >= -EXACT && whole <= EXACT ? AN_INTEGER : 0;
     number = (double)whole;
   } else if (h) {
     value = tensor_handle(args[2]);
   }
   Py_ssize_t n = value ? index_parts(args[1], parts) : -1;
   if (n < 0) Py_RETURN_FALSE;
-  long long status = bind_IndexSet(h, value, number, address_of(parts), n);
-  if (status < BUSY) bind_ErrorRelease(status);
-  return PyBool_FromLong(!status);
+  long long status = bind_IndexSetKnown(h, value, number, address_of(parts), n);
+  if (status < 0) {
+    PyObject *given = Py_BuildValue("(LLdLn)", h, value, number, address_of(parts), n);
+    status = settled(module, "bind_IndexSetKnown", status, given);
+  }
+  return status < 0 ? NULL : PyBool_FromLong(!status);
 }
 
 Py_ssize_t sizes_of(PyObject *first, PyObject *more, int64_t *sizes) {

@@ -68,10 +68,11 @@ class device(_core.Scope):  # noqa: N801
         ValueError: for a type other than cpu, gpu, cuda (which means gpu) and meta.
     """
 
-    __slots__ = ("_kind", "_word", "index")
+    __slots__ = ("_kind", "_ordinal", "_word", "index")
     _kind: str  # "cpu", "gpu" or "meta"
     _word: str  # that the program gave a GPU: "gpu", "cuda" or nothing
     index: int | None
+    _ordinal: int  # the engine's number, of a device with an index that has been used
 
     def __init__(self, type: str | device | int, index: int | None = None) -> None:
         global _first_word
@@ -163,6 +164,8 @@ def open_device(d: DeviceLike) -> int:
             _by_number[number] = device("meta") if d._kind == "meta" else wordless(name)
             if d._kind == "gpu":
                 _drivers[place] = _core.bind_DeviceDriver(number)
+    if d.index is not None:
+        d._ordinal = number
     return number
 
 

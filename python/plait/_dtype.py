@@ -15,34 +15,28 @@ from plait._errors import MissingFeatureError
 class dtype:  # noqa: N801
     """The type of a tensor's elements, such as `plait.float32`."""
 
-    __slots__ = ("_number", "itemsize", "name")
+    __slots__ = ("_number", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
     _number: int
     name: str
     itemsize: int
+    is_complex: bool  # whether elements are complex numbers
+    is_floating_point: bool  # whether elements are floating-point numbers
+    is_signed: bool  # whether elements can be negative
 
     def __init__(self, number: int, name: str) -> None:
-        self._number, self.name, self.itemsize = number, name, _core.bind_DtypeSize(number)
+        self._number = number
+        self._describe(name, _core.bind_DtypeSize(number))
+
+    def _describe(self, name: str, itemsize: int) -> None:
+        self.name, self.itemsize = name, itemsize
+        self.is_complex, self.is_floating_point = "complex" in name, "float" in name
+        self.is_signed = name != "bool" and not name.startswith("uint")
 
     def __repr__(self) -> str:
         return f"{spelling.package}.{self.name}"
 
     def __reduce__(self) -> str:
         return "bool_" if self.name == "bool" else self.name
-
-    @property
-    def is_floating_point(self) -> bool:
-        """Whether elements are floating-point numbers."""
-        return "float" in self.name
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether elements are complex numbers."""
-        return "complex" in self.name
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether elements can be negative."""
-        return self.name != "bool" and not self.name.startswith("uint")
 
 
 class AbsentDtype(dtype):
@@ -51,7 +45,7 @@ class AbsentDtype(dtype):
     __slots__ = ()
 
     def __init__(self, name: str, itemsize: int) -> None:
-        self.name, self.itemsize = name, itemsize
+        self._describe(name, itemsize)
 
     @property
     def _number(self) -> int:  # type: ignore[override]

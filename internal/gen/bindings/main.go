@@ -47,6 +47,7 @@ func generate(root string) error {
 	w.file("capi/plait.h", header(functions))
 	w.file("capi/plait.map", symbols(functions))
 	w.file("python/plait/_core.pyi", stubs(functions))
+	w.file("capi/extension/gen_calls.c", callTable(functions))
 	w.reference(families, public)
 	w.sweep("capi/gen_*.go", "python/plait/_ops/*.py", "docs/reference/*.md")
 	return w.err

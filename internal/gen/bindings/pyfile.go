@@ -92,10 +92,26 @@ func (c *call) pythonFunc(b *strings.Builder) {
 	}
 	before = append(before, c.pythonWaits()...)
 	args := strings.Join(values, ", ")
-	fmt.Fprintf(b, "\n%s = _core.bind_%s\n\n\ndef %s(%s) -> %s:\n", raw, c.goFuncName(), c.name, c.pythonParams(), c.pythonResult())
+	fast := raw + "_fast"
+	fmt.Fprintf(b, "\n%s = _core.bind_%s\n", raw, c.goFuncName())
+	if c.fast() {
+		fmt.Fprintf(b, "%s = _core.fast_call(%q)\n", fast, c.goFuncName())
+	}
+	fmt.Fprintf(b, "\n\ndef %s(%s) -> %s:\n", c.name, c.pythonParams(), c.pythonResult())
 	c.pythonDoc(b)
 	if ofSizes[c.name] {
 		fmt.Fprintf(b, "    if (made := _core.%s(%s, %s, more)) is not None:\n        return made\n", c.name, c.args[0].Name, c.args[1].Name)
+	}
+	if c.fast() {
+		var names []string
+		for _, a := range c.args {
+			if a.star && a.kind == intsArg {
+				names = append(names, fmt.Sprintf("(%s, *more) if more else %s", a.Name, a.Name))
+			} else {
+				names = append(names, a.Name)
+			}
+		}
+		fmt.Fprintf(b, "    if (made := %s(%s)) is not None:\n        return made\n", fast, strings.Join(names, ", "))
 	}
 	b.WriteString("    try:\n")
 	for _, line := range before {

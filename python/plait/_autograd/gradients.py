@@ -42,7 +42,8 @@ class TensorGradients:
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to the tensor."""
-        return bool(check(_core.bind_RequiresGrad(self._h)))
+        status = _core.bind_RequiresGrad(self._h)
+        return status == 1 if status >= 0 else bool(check(status))
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -104,8 +105,9 @@ class TensorGradients:
 
     def detach(self) -> Tensor:
         """Returns a tensor with the same memory and no gradient."""
-        status = _core.bind_TensorDetach(self._h)
-        return own(status if status > 0 else check(status))
+        if (made := _core.detached(self)) is not None:
+            return made  # type: ignore[no-any-return]
+        return own(check(_core.bind_TensorDetach(self._h)))
 
     @property
     def data(self) -> Tensor:

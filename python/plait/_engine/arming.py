@@ -31,6 +31,7 @@ _OTHERS = (
     "_functions.checks",
     "_functions._common",
     "_functions._checked",
+    "_functions._fast",
 )
 _MODES_ONLY = frozenset({"as_tensor", "asarray", "tensor"})  # an argument is data to them
 _NOT = frozenset({"from_numpy", "frombuffer"})

@@ -136,6 +136,9 @@ def settle(status: int, function: Callable[..., int], *args: Any) -> int:
     return status
 
 
+_core.set_settler(settle)
+
+
 def call(function: Callable[..., int], *args: Any) -> int:
     """Returns `function(*args)`, tried again or raised as `settle` says."""
     status = function(*args)

@@ -38,11 +38,14 @@ def explained(
 
 def checked(function: F) -> F:
     """Has a function explain what is wrong with its arguments, and look for some that override it."""
+    fast = getattr(function, "_fast", None)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
+        if fast is not None and (result := fast(args, kwargs)) is not None:
+            return result
         try:
             return function(*args, **kwargs)
         except SeenFirstError:
@@ -94,6 +97,8 @@ def made_method(function: F, name: str) -> F:
 
 def method(function: F) -> F:
     """Returns the method that does what a checked function does, without the time that the checks take."""
+    if getattr(function, "_fast", None) is not None:
+        return function
     f = function.unchecked  # type: ignore[attr-defined]
     copy = FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, f.__closure__)
     copy.__kwdefaults__, copy.__annotations__, copy.__doc__ = f.__kwdefaults__, f.__annotations__, f.__doc__

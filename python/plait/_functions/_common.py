@@ -15,6 +15,7 @@ from plait._dtype import can_cast
 from plait._engine.overriding import OVERRIDING, SeenFirstError, again, found_in, handle, looks, seen_first
 from plait._engine.runtime import TensorBase, check, number, own
 from plait._functions._checked import MISTAKES, explained, made, made_method
+from plait._functions._fast import fast_call
 from plait._layout import MemoryFormat, strided
 
 if TYPE_CHECKING:
@@ -104,6 +105,9 @@ def store(out: Any, result: Any) -> Any:
     return type(result)(*made) if hasattr(result, "_fields") else tuple(made)
 
 
+_core.set_store(store)
+
+
 def _fits(out: Any, result: Tensor) -> bool:
     """Whether `out` is a tensor of the result's dtype and shape, and no gradients flow to either."""
     return isinstance(out, TensorBase) and _core.bind_OutFits(out._h, result._h) == 1
@@ -165,12 +169,14 @@ def numpy_names(function: F) -> F:
 
     It explains what is wrong with its arguments, too, as `checked` says.
     """
-    names = _renamed(function)
+    names, fast = _renamed(function), getattr(function, "_fast", None)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
+        if fast is not None and (result := fast(args, kwargs)) is not None:
+            return result
         for k in kwargs:
             if k in names:
                 kwargs = {names.get(k, k): v for k, v in kwargs.items()}
@@ -206,19 +212,19 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
         function: a generated one
         name: that the result is assigned to; the function's own by default
     """
-    names, called = _renamed(function), function.__name__
+    names = _renamed(function)
+    fast = fast_call(function, function, None, {}, {}, out=True)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if OVERRIDING and (found := found_in(args, kwargs)) is not None:
             return handle(wrapped, found, args, kwargs)
+        if fast is not None and (result := fast(args, kwargs)) is not None:
+            return result
         given = kwargs
         try:
             if not kwargs:
                 return function(*args)  # type: ignore[call-arg]
-            if len(kwargs) == 1 and not several and (out := kwargs.get("out")) is not None:
-                result = _core.call_into(out, called, function, args)
-                return out if result is out else store(out, result)
             kwargs = {names.get(k, k): v for k, v in kwargs.items()}
             out = kwargs.pop("out", None)
             return store(out, function(*args, **kwargs)) if several else into(out, function, *args, **kwargs)
@@ -226,6 +232,7 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
             return again(wrapped, args, given)
 
     looks(wrapped)
+    wrapped._fast = fast  # type: ignore[attr-defined]
     signature = inspect.signature(function)
     several = str(signature.return_annotation).startswith("tuple")
     wrapped.__signature__ = _and_out(signature, several)  # type: ignore[attr-defined]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _core, _ops
 from plait._dtype import bool_, complex128, float64
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked, overridable
 from plait._functions._common import adopt, into, is_complex_factor, is_scalar, numpy_names, operand, store, typed
+from plait._functions._fast import does
 from plait._tensors.arrays import tensor
 from plait._tensors.storage import Storage
 
@@ -28,6 +29,7 @@ Operand = Any  # a tensor or a number
 
 
 @numpy_names
+@does(_ops.add)
 def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + alpha * other."""
     left = operand(input, "add")
@@ -42,6 +44,7 @@ def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 
 @numpy_names
+@does(_ops.sub)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input - alpha * other."""
     left = operand(input, "sub")
@@ -112,6 +115,7 @@ def div_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> 
 
 
 @numpy_names
+@does(_ops.clamp)
 def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the elements, not below `min` and not above `max`.
 
@@ -123,6 +127,7 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Tenso
 
 
 @checked
+@does(_ops.clamp_)
 def clamp_(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     """Limits the elements in place; see `clamp`."""
     _bounds(min, max)
@@ -159,6 +164,7 @@ def clamp_max_(input: Tensor, max: Operand) -> Tensor:
 
 
 @numpy_names
+@does(_ops.pow, names={"exponent": "other"})
 def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """Returns input to the power of exponent, at least one of which is a tensor."""
     return into(out, _ops.pow, input, exponent)
@@ -227,12 +233,14 @@ def _blended(operation: Any, input: Tensor, tensor1: Tensor, tensor2: Tensor, va
 
 
 @numpy_names
+@does(_ops.addcmul)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 * tensor2."""
     return _blended(_ops.addcmul, input, tensor1, tensor2, value, out)
 
 
 @numpy_names
+@does(_ops.addcdiv)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + value * tensor1 / tensor2."""
     return _blended(_ops.addcdiv, input, tensor1, tensor2, value, out)
@@ -251,18 +259,21 @@ def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number =
 
 
 @numpy_names
+@does(_ops.softmax)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns exponentials divided by their sum along a dimension."""
     return into(out, _ops.softmax, input if dtype is None else _ops.to(input, dtype=dtype), dim)
 
 
 @numpy_names
+@does(_ops.log_softmax)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the logarithm of `softmax`."""
     return into(out, _ops.log_softmax, input if dtype is None else _ops.to(input, dtype=dtype), dim)
 
 
 @checked
+@does(_ops.isclose)
 def isclose(input: Tensor, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """Returns where |input - other| <= atol + rtol * |other|."""
     return _ops.isclose(input, other, rtol, atol, equal_nan)
@@ -277,6 +288,8 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 @numpy_names
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape and elements; waits for them."""
+    if (known := _core.bind_TensorsEqual(input._h, other._h)) >= 0:
+        return known == 1
     if input.shape != other.shape:
         return False
     return bool(_ops.all(_ops.eq(input, other)).item())
@@ -340,18 +353,21 @@ def isin(
 
 
 @checked
+@does(_ops.heaviside)
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Returns 0 for negative elements, `values` for 0 and 1 for positive ones."""
     return into(out, _ops.heaviside, input, values)
 
 
 @checked
+@does(_ops.round)
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Returns the elements rounded to a number of decimals, halves to even."""
     return into(out, _ops.round, input, decimals)
 
 
 @checked
+@does(_ops.round_)
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounds the elements in place; see `round`."""
     return _ops.round_(input, decimals)

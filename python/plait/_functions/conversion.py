@@ -9,11 +9,12 @@ from plait import _dtype as dt
 from plait._device import DeviceLike, current_gpu, open_device
 from plait._device import device as Device
 from plait._engine import spelling
-from plait._engine.overriding import overridden_operator, overrides
+from plait._engine.overriding import OVERRIDING, overridden_operator, overrides
 from plait._engine.runtime import TensorBase, address, call, check, handles, is_tensor, number, own, wait_value
 from plait._engine.warnings import warn
 from plait._functions._checked import checked, made_method
 from plait._functions._common import check_format, forget_layout, into, operand, store
+from plait._functions._fast import does
 from plait._layout import MemoryFormat, contiguous_format, preserve_format
 from plait._tensors.arrays import from_numpy, tensor
 from plait._tensors.storage import Storage
@@ -31,8 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _converted(t: Tensor, dtype: DType) -> Tensor:
-    if t.dtype.is_complex and not (dtype.is_complex or dtype is dt.bool_):
+def _converted(t: Tensor, old: DType, dtype: DType) -> Tensor:
+    if old.is_complex and not (dtype.is_complex or dtype is dt.bool_):
         warn(f"to: {dtype.name} keeps only the real parts of complex numbers; take them by .real if that is meant")
         t = _ops.real(t)
         if t.dtype is dtype:
@@ -46,8 +47,9 @@ def _narrows(old: DType, new: DType) -> bool:
 
 def _to(name: str, dtype: DType) -> Any:
     def method(self: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
-        check_format(name, memory_format)
-        return self if self.dtype is dtype else _converted(self, dtype)
+        if memory_format is not None:
+            check_format(name, memory_format)
+        return self if (old := self.dtype) is dtype else _converted(self, old, dtype)
 
     method.__doc__ = f"Returns the tensor converted to {dtype.name}; itself if it is of that dtype."
     return made_method(method, name)
@@ -117,7 +119,10 @@ def to(
         memory_format: has no effect: new tensors lie row-major
         other: a tensor whose device and dtype to take
     """
-    check_format("to", memory_format)
+    if memory_format is not None:
+        check_format("to", memory_format)
+    elif isinstance(device, dt.dtype) and dtype is other is None and not non_blocking and not copy:
+        return self if (old := self.dtype) is device else _converted(self, old, device)
     where: Any = device
     first: Any
     if device is not None and not isinstance(device, Device | str | int):
@@ -141,10 +146,10 @@ def to(
         if number != check(_core.bind_TensorDevice(self._h)):
             # What gets smaller is converted first: fewer bytes move, and a GPU may not have the dtype.
             if dtype is not None and self.device._kind == "cpu" and _narrows(self.dtype, d := dt.as_dtype(dtype)):
-                out = _converted(self, d)
+                out = _converted(self, self.dtype, d)
             out = own(call(_core.bind_TensorToDevice, out._h, number, bool(non_blocking)))
-    if dtype is not None and (d := dt.as_dtype(dtype)) is not out.dtype:
-        out = _converted(out, d)
+    if dtype is not None and (d := dt.as_dtype(dtype)) is not (old := out.dtype):
+        out = _converted(out, old, d)
     return _ops.clone(out) if copy and out is self else out
 
 
@@ -327,6 +332,7 @@ def _from_host(t: Tensor, values: list[Any]) -> Tensor:
 
 
 @checked
+@does(_ops.clone)
 def clone(input: Tensor, *, memory_format: MemoryFormat | None = None) -> Tensor:
     """Returns a copy."""
     check_format("clone", memory_format)
@@ -337,11 +343,13 @@ def contiguous(self: Tensor, memory_format: MemoryFormat = contiguous_format) ->
     """Returns the tensor row-major without gaps; itself if it is so."""
     if memory_format is not contiguous_format:
         check_format("contiguous", memory_format)
-    return self if self.is_contiguous() else _ops.contiguous(self)
+    return self if _core.bind_TensorIsContiguous(self._h) == 1 else _ops.contiguous(self)
 
 
 def copy_(self: Tensor, other: Any, non_blocking: bool = False) -> Tensor:
     """Sets the elements to those of another tensor, broadcast and converted, from any device."""
+    if isinstance(other, TensorBase) and not OVERRIDING and _core.device(self) is _core.device(other) is not None:
+        return _ops.copy_(self, other)  # type: ignore[arg-type]
     if overrides(other):
         return overridden_operator(copy_, self, other, *((non_blocking,) if non_blocking else ()))  # type: ignore[no-any-return]
     source = operand(other, "copy_")

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from plait import _core, _ops
 from plait import _dtype as dt
+from plait import _ops
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import check_format, check_layout, store
+from plait._functions._fast import does
 from plait._layout import Layout, MemoryFormat
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def dtype_for(out: Tensor | None, dtype: DType | None) -> DType | None:
 
 
 @checked
+@does(_ops.zeros)
 def zeros(
     size: Sizes = (),
     *more: int,
@@ -66,13 +68,12 @@ def zeros(
         pin_memory: has no effect: memory is not pinned
         requires_grad: whether the result collects its gradient
     """
-    made = _core.zeros(size, more) if out is dtype is device is None else None
-    if made is None:
-        made = _ops.zeros(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _ops.zeros(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("zeros", made, out, layout, requires_grad)
 
 
 @checked
+@does(_ops.ones)
 def ones(
     size: Sizes = (),
     *more: int,
@@ -84,13 +85,12 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Returns ones of the given sizes; arguments are those of `zeros`."""
-    made = _core.ones(size, more) if out is dtype is device is None else None
-    if made is None:
-        made = _ops.ones(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _ops.ones(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("ones", made, out, layout, requires_grad)
 
 
 @checked
+@does(_ops.empty)
 def empty(
     size: Sizes = (),
     *more: int,
@@ -104,9 +104,7 @@ def empty(
 ) -> Tensor:
     """Returns a tensor of the given sizes with undefined values; arguments are those of `zeros`."""
     check_format("empty", memory_format)
-    made = _core.empty(size, more) if out is dtype is device is None else None
-    if made is None:
-        made = _ops.empty(size, *more, dtype=dtype_for(out, dtype), device=device)
+    made = _ops.empty(size, *more, dtype=dtype_for(out, dtype), device=device)
     return made if out is layout is None and not requires_grad else finished("empty", made, out, layout, requires_grad)
 
 
@@ -156,6 +154,7 @@ def number_of(v: Any) -> Any:
 
 
 @checked
+@does(_ops.full)
 def full(
     size: Sizes,
     fill_value: Number | Tensor,
@@ -200,6 +199,8 @@ def scalar_tensor(
 
 
 @checked
+@does(_ops.arange, names={"start": "end"}, start=0, step=1)
+@does(_ops.arange)
 def arange(
     start: Number | Tensor | None = None,
     end: Number | Tensor | None = None,
@@ -249,6 +250,7 @@ def range(
 
 
 @checked
+@does(_ops.linspace)
 def linspace(
     start: Number | Tensor,
     end: Number | Tensor,
@@ -301,6 +303,7 @@ def logspace(
 
 
 @checked
+@does(_ops.eye, m=-1)
 def eye(
     n: int,
     m: int | None = None,

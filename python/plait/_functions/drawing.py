@@ -9,6 +9,7 @@ from plait import _ops
 from plait._engine.runtime import is_tensor
 from plait._functions._checked import checked
 from plait._functions._common import is_scalar
+from plait._functions._fast import does
 from plait._functions.creation import Sizes, dtype_for, finished, number_of
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = ["normal", "rand", "randint", "randn", "randperm"]
 
 
 @checked
+@does(_ops.rand)
 def rand(
     size: Sizes = (),
     *more: int,
@@ -39,6 +41,7 @@ def rand(
 
 
 @checked
+@does(_ops.randn)
 def randn(
     size: Sizes = (),
     *more: int,
@@ -56,6 +59,7 @@ def randn(
 
 
 @checked
+@does(_ops.randint)
 def randint(
     low: Any = None,
     high: Any = None,
@@ -85,6 +89,7 @@ def randint(
 
 
 @checked
+@does(_ops.randperm)
 def randperm(
     n: int,
     *,

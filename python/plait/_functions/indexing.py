@@ -9,6 +9,7 @@ from plait import _ops
 from plait._errors import ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import into, is_complex_factor, numpy_names, operand, store
+from plait._functions._fast import does
 from plait._functions.order import nonzero
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ __all__ = [
 
 
 @checked
+@does(_ops.where)
 def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tensor | None = None) -> Any:
     """Returns `input` where the condition holds and `other` elsewhere; with a condition alone, where it holds."""
     if input is None and other is None:
@@ -60,6 +62,7 @@ def _scattered(
 
 
 @numpy_names
+@does(_ops.scatter)
 def scatter(
     input: Tensor,
     dim: int,
@@ -97,6 +100,7 @@ def scatter_reduce(
 
 
 @checked
+@does(_ops.index_add)
 def index_add(
     input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None
 ) -> Tensor:
@@ -141,6 +145,7 @@ def index_reduce(
 
 
 @numpy_names
+@does(_ops.gather)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Returns the elements at indices along a dimension; `sparse_grad` has no effect."""
     return into(out, _ops.gather, input, dim, index)
@@ -205,6 +210,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
 
 
 @checked
+@does(_ops.cross)
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Returns the products of vectors of three elements along a dimension, by default the first of size 3."""
     if dim is None:

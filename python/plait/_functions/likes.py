@@ -9,6 +9,7 @@ from plait import _ops
 from plait._autograd import batch as _batch
 from plait._functions._checked import checked, overridable
 from plait._functions._common import check_format
+from plait._functions._fast import does
 from plait._functions.creation import Sizes, empty_strided, finished, number_of
 from plait._layout import Size
 from plait._tensors.arrays import tensor
@@ -28,6 +29,7 @@ __all__ = [
 
 
 @checked
+@does(_ops.zeros_like)
 def zeros_like(
     input: Tensor,
     *,
@@ -45,6 +47,7 @@ def zeros_like(
 
 
 @checked
+@does(_ops.ones_like)
 def ones_like(
     input: Tensor,
     *,
@@ -62,6 +65,7 @@ def ones_like(
 
 
 @checked
+@does(_ops.empty_like)
 def empty_like(
     input: Tensor,
     *,
@@ -79,6 +83,7 @@ def empty_like(
 
 
 @checked
+@does(_ops.rand_like)
 def rand_like(
     input: Tensor,
     *,
@@ -97,6 +102,7 @@ def rand_like(
 
 
 @checked
+@does(_ops.randn_like)
 def randn_like(
     input: Tensor,
     *,
@@ -115,6 +121,7 @@ def randn_like(
 
 
 @checked
+@does(_ops.full_like)
 def full_like(
     input: Tensor,
     fill_value: Number | Tensor,
@@ -133,6 +140,7 @@ def full_like(
 
 
 @checked
+@does(_ops.randint_like)
 def randint_like(
     input: Tensor,
     low: int | Tensor | None = None,

@@ -9,6 +9,7 @@ from plait._engine.runtime import is_tensor
 from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import into, numpy_names, store
+from plait._functions._fast import does
 from plait._tensors.arrays import tensor
 from plait.return_types import ValuesIndices
 
@@ -24,6 +25,7 @@ __all__ = [
 
 
 @numpy_names
+@does(_ops.sort, ValuesIndices)
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> ValuesIndices:
@@ -32,6 +34,7 @@ def sort(
 
 
 @numpy_names
+@does(_ops.argsort)
 def argsort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None
 ) -> Tensor:
@@ -40,6 +43,7 @@ def argsort(
 
 
 @numpy_names
+@does(_ops.topk, ValuesIndices)
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> ValuesIndices:
@@ -48,30 +52,35 @@ def topk(
 
 
 @numpy_names
+@does(_ops.kthvalue, ValuesIndices)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the k-th smallest element along a dimension, counted from 1, and where it was."""
     return store(out, ValuesIndices(*_ops.kthvalue(input, k, dim, keepdim)))
 
 
 @numpy_names
+@does(_ops.cummax, ValuesIndices)
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running largest elements along a dimension, and where they were."""
     return store(out, ValuesIndices(*_ops.cummax(input, dim)))
 
 
 @numpy_names
+@does(_ops.cummin, ValuesIndices)
 def cummin(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running smallest elements along a dimension, and where they were."""
     return store(out, ValuesIndices(*_ops.cummin(input, dim)))
 
 
 @numpy_names
+@does(_ops.cumsum)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the running sums along a dimension."""
     return into(out, _ops.cumsum, input, dim, dtype=dtype)
 
 
 @numpy_names
+@does(_ops.cumprod)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Returns the running products along a dimension."""
     return into(out, _ops.cumprod, input, dim, dtype=dtype)
@@ -97,6 +106,7 @@ def _own_dtype(name: str, input: Tensor, dtype: DType | None) -> None:
 
 
 @numpy_names
+@does(_ops.logcumsumexp)
 def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """Returns the running logarithms of sums of exponentials along a dimension."""
     return store(out, _ops.logcumsumexp(input, dim))
@@ -184,6 +194,7 @@ def _right(right: bool, side: str | None) -> bool:
 
 
 @checked
+@does(_ops.nonzero)
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None) -> Any:
     """Returns the coordinates of the elements that are not zero, a row each; waits for them.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _ops
 from plait._engine.runtime import is_tensor
 from plait._functions._common import into, numpy_names, one_dim, operand, store
+from plait._functions._fast import does
 from plait._tensors.arrays import tensor
 from plait.linalg import matrix_norm
 from plait.return_types import MinMax, ValuesIndices
@@ -31,6 +32,7 @@ def _all_or(dim: Any) -> Any:
 
 
 @numpy_names
+@does(_ops.sum)
 def sum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -50,6 +52,7 @@ def nansum(
 
 
 @numpy_names
+@does(_ops.mean)
 def mean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
@@ -69,6 +72,7 @@ def nanmean(
 
 
 @numpy_names
+@does(_ops.prod)
 def prod(
     input: Tensor,
     dim: int | None = None,
@@ -161,12 +165,16 @@ def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out:
 
 
 @numpy_names
+@does(_ops.max, ValuesIndices)
+@does(_ops.amax, dim=None, keepdim=False, even=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
     """Returns the largest element; with a dimension (values, indices); with another tensor the larger elements."""
     return _extreme("max", input, dim, keepdim, other, out)
 
 
 @numpy_names
+@does(_ops.min, ValuesIndices)
+@does(_ops.amin, dim=None, keepdim=False, even=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
     """Returns the smallest element; with a dimension (values, indices); with another tensor the smaller elements."""
     return _extreme("min", input, dim, keepdim, other, out)
@@ -179,24 +187,28 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out
 
 
 @numpy_names
+@does(_ops.amax)
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the largest elements over dimensions; equal ones share the gradient."""
     return into(out, _ops.amax, input, _all_or(dim), keepdim)
 
 
 @numpy_names
+@does(_ops.amin)
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the smallest elements over dimensions; equal ones share the gradient."""
     return into(out, _ops.amin, input, _all_or(dim), keepdim)
 
 
 @numpy_names
+@does(_ops.argmax)
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the index of the largest element along a dimension, or of all, counted row-major."""
     return into(out, _ops.argmax, input, None if dim is None else one_dim("argmax", dim), keepdim)
 
 
 @numpy_names
+@does(_ops.argmin)
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the index of the smallest element along a dimension, or of all, counted row-major."""
     return into(out, _ops.argmin, input, None if dim is None else one_dim("argmin", dim), keepdim)
@@ -209,12 +221,14 @@ def _truths(reduce: Any, input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 @numpy_names
+@does(_ops.all)
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns whether no element over dimensions is zero; an empty list of dimensions reduces none."""
     return store(out, _truths(_ops.all, input, dim, keepdim))
 
 
 @numpy_names
+@does(_ops.any)
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns whether any element over dimensions is not zero; an empty list of dimensions reduces none."""
     return store(out, _truths(_ops.any, input, dim, keepdim))
@@ -227,6 +241,7 @@ def count_nonzero(input: Tensor, dim: Dims = None, *more: int) -> Tensor:
 
 
 @numpy_names
+@does(_ops.logsumexp)
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Returns the logarithm of the sum of exponentials over dimensions, without overflow."""
     return store(out, _ops.logsumexp(input, _all_or(dim), keepdim))
@@ -237,6 +252,7 @@ def _along(function: Any, input: Tensor, dim: Any, keepdim: bool, out: Any) -> A
 
 
 @numpy_names
+@does(_ops.median, ValuesIndices)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median, the lower of two; with a dimension (values, indices)."""
     if dim is None:
@@ -245,6 +261,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
 
 
 @numpy_names
+@does(_ops.nanmedian, ValuesIndices)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median of the elements that are not NaN; with a dimension (values, indices)."""
     if dim is None:
@@ -253,6 +270,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 
 
 @numpy_names
+@does(_ops.mode, ValuesIndices)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the element that comes most often along a dimension, and an index of it."""
     return _along(_ops.mode, input, dim, keepdim, out)

@@ -11,6 +11,7 @@ from plait._engine.runtime import TensorBase, check, own
 from plait._errors import ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import adopt, check_format, flat, forget_layout, into, numpy_names, store
+from plait._functions._fast import does
 from plait._layout import Size
 from plait._tensors.arrays import tensor
 
@@ -28,18 +29,22 @@ __all__ = [
 
 
 @numpy_names
+@does(_ops.cat)
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns tensors joined along a dimension."""
     return into(out, _ops.cat, tensors, dim)
 
 
 @numpy_names
+@does(_ops.stack)
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Returns tensors of one shape joined along a new dimension."""
     return into(out, _ops.stack, tensors, dim)
 
 
 @numpy_names
+@does(_ops.squeeze)
+@does(_ops.squeeze, dim=())
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -> Tensor:
     """Returns a view without dimensions of size 1: all of them, or those given."""
     dim = flat(dim, more)
@@ -49,6 +54,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *more: int) -
 
 
 @checked
+@does(_ops.flip)
 def flip(input: Tensor, dims: int | Sequence[int], *more: int) -> Tensor:
     """Returns the elements in reverse order along dimensions."""
     return _ops.flip(input, flat(dims, more))

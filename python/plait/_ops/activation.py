@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["celu", "celu_", "elu", "elu_", "gelu", "glu", "hardshrink", "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "leaky_relu", "leaky_relu_", "logsigmoid", "mish", "mish_", "prelu", "relu", "relu_", "relu6", "relu6_", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "sigmoid_", "silu", "silu_", "softplus", "softshrink", "softsign", "tanh", "tanh_", "tanhshrink", "threshold", "threshold_"]
 
 _celu = _core.bind_Celu
+_celu_fast = _core.fast_call("Celu")
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -28,6 +29,8 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     Args:
         alpha: how far below zero the values go
     """
+    if (made := _celu_fast(input, alpha)) is not None:
+        return made
     try:
         status = _celu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -35,6 +38,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return own(status if status > 0 else settle(status, _celu, input._h, alpha))
 
 _celu_in_place = _core.bind_CeluInPlace
+_celu_in_place_fast = _core.fast_call("CeluInPlace")
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -43,6 +47,8 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     Args:
         alpha: how far below zero the values go
     """
+    if (made := _celu_in_place_fast(input, alpha)) is not None:
+        return made
     try:
         status = _celu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -52,6 +58,7 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return input
 
 _elu = _core.bind_Elu
+_elu_fast = _core.fast_call("Elu")
 
 
 def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -60,6 +67,8 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     Args:
         alpha: how far below zero the values go
     """
+    if (made := _elu_fast(input, alpha)) is not None:
+        return made
     try:
         status = _elu(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -67,6 +76,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return own(status if status > 0 else settle(status, _elu, input._h, alpha))
 
 _elu_in_place = _core.bind_EluInPlace
+_elu_in_place_fast = _core.fast_call("EluInPlace")
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -75,6 +85,8 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     Args:
         alpha: how far below zero the values go
     """
+    if (made := _elu_in_place_fast(input, alpha)) is not None:
+        return made
     try:
         status = _elu_in_place(input._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -84,6 +96,7 @@ def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     return input
 
 _gelu = _core.bind_Gelu
+_gelu_fast = _core.fast_call("Gelu")
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
@@ -92,6 +105,8 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     Args:
         approximate: none, or tanh for an approximation
     """
+    if (made := _gelu_fast(input, approximate)) is not None:
+        return made
     try:
         status = _gelu(input._h, approximate)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -99,6 +114,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return own(status if status > 0 else settle(status, _gelu, input._h, approximate))
 
 _glu = _core.bind_Glu
+_glu_fast = _core.fast_call("Glu")
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -107,6 +123,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _glu_fast(input, dim)) is not None:
+        return made
     try:
         status = _glu(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -114,6 +132,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return own(status if status > 0 else settle(status, _glu, input._h, dim))
 
 _hardshrink = _core.bind_Hardshrink
+_hardshrink_fast = _core.fast_call("Hardshrink")
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -122,6 +141,8 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     Args:
         lambd: the bound below which elements count as small
     """
+    if (made := _hardshrink_fast(input, lambd)) is not None:
+        return made
     try:
         status = _hardshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -129,10 +150,13 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return own(status if status > 0 else settle(status, _hardshrink, input._h, lambd))
 
 _hardsigmoid = _core.bind_Hardsigmoid
+_hardsigmoid_fast = _core.fast_call("Hardsigmoid")
 
 
 def hardsigmoid(input: Tensor) -> Tensor:
     """Returns input/6 + 1/2 limited to [0, 1]."""
+    if (made := _hardsigmoid_fast(input)) is not None:
+        return made
     try:
         status = _hardsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -140,10 +164,13 @@ def hardsigmoid(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _hardsigmoid, input._h))
 
 _hardsigmoid_in_place = _core.bind_HardsigmoidInPlace
+_hardsigmoid_in_place_fast = _core.fast_call("HardsigmoidInPlace")
 
 
 def hardsigmoid_(input: Tensor) -> Tensor:
     """hardsigmoid in place: changes `input` and returns it."""
+    if (made := _hardsigmoid_in_place_fast(input)) is not None:
+        return made
     try:
         status = _hardsigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -153,10 +180,13 @@ def hardsigmoid_(input: Tensor) -> Tensor:
     return input
 
 _hardswish = _core.bind_Hardswish
+_hardswish_fast = _core.fast_call("Hardswish")
 
 
 def hardswish(input: Tensor) -> Tensor:
     """Returns input * hardsigmoid(input)."""
+    if (made := _hardswish_fast(input)) is not None:
+        return made
     try:
         status = _hardswish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -164,10 +194,13 @@ def hardswish(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _hardswish, input._h))
 
 _hardswish_in_place = _core.bind_HardswishInPlace
+_hardswish_in_place_fast = _core.fast_call("HardswishInPlace")
 
 
 def hardswish_(input: Tensor) -> Tensor:
     """hardswish in place: changes `input` and returns it."""
+    if (made := _hardswish_in_place_fast(input)) is not None:
+        return made
     try:
         status = _hardswish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -177,6 +210,7 @@ def hardswish_(input: Tensor) -> Tensor:
     return input
 
 _hardtanh = _core.bind_Hardtanh
+_hardtanh_fast = _core.fast_call("Hardtanh")
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -186,6 +220,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
         min_val: the smallest value
         max_val: the largest value
     """
+    if (made := _hardtanh_fast(input, min_val, max_val)) is not None:
+        return made
     try:
         status = _hardtanh(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -193,6 +229,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return own(status if status > 0 else settle(status, _hardtanh, input._h, min_val, max_val))
 
 _hardtanh_in_place = _core.bind_HardtanhInPlace
+_hardtanh_in_place_fast = _core.fast_call("HardtanhInPlace")
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
@@ -202,6 +239,8 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
         min_val: the smallest value
         max_val: the largest value
     """
+    if (made := _hardtanh_in_place_fast(input, min_val, max_val)) is not None:
+        return made
     try:
         status = _hardtanh_in_place(input._h, min_val, max_val)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -211,6 +250,7 @@ def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Ten
     return input
 
 _leaky_relu = _core.bind_LeakyRelu
+_leaky_relu_fast = _core.fast_call("LeakyRelu")
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -219,6 +259,8 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     Args:
         negative_slope: the slope below zero
     """
+    if (made := _leaky_relu_fast(input, negative_slope)) is not None:
+        return made
     try:
         status = _leaky_relu(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -226,6 +268,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return own(status if status > 0 else settle(status, _leaky_relu, input._h, negative_slope))
 
 _leaky_relu_in_place = _core.bind_LeakyReluInPlace
+_leaky_relu_in_place_fast = _core.fast_call("LeakyReluInPlace")
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -234,6 +277,8 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     Args:
         negative_slope: the slope below zero
     """
+    if (made := _leaky_relu_in_place_fast(input, negative_slope)) is not None:
+        return made
     try:
         status = _leaky_relu_in_place(input._h, negative_slope)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -243,10 +288,13 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     return input
 
 _logsigmoid = _core.bind_Logsigmoid
+_logsigmoid_fast = _core.fast_call("Logsigmoid")
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """Returns the logarithm of the sigmoid."""
+    if (made := _logsigmoid_fast(input)) is not None:
+        return made
     try:
         status = _logsigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -254,10 +302,13 @@ def logsigmoid(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _logsigmoid, input._h))
 
 _mish = _core.bind_Mish
+_mish_fast = _core.fast_call("Mish")
 
 
 def mish(input: Tensor) -> Tensor:
     """Returns input * tanh(softplus(input))."""
+    if (made := _mish_fast(input)) is not None:
+        return made
     try:
         status = _mish(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -265,10 +316,13 @@ def mish(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _mish, input._h))
 
 _mish_in_place = _core.bind_MishInPlace
+_mish_in_place_fast = _core.fast_call("MishInPlace")
 
 
 def mish_(input: Tensor) -> Tensor:
     """mish in place: changes `input` and returns it."""
+    if (made := _mish_in_place_fast(input)) is not None:
+        return made
     try:
         status = _mish_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -278,6 +332,7 @@ def mish_(input: Tensor) -> Tensor:
     return input
 
 _prelu = _core.bind_Prelu
+_prelu_fast = _core.fast_call("Prelu")
 
 
 def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
@@ -286,6 +341,8 @@ def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
     Args:
         weight: the slopes below zero: one, or one for each channel
     """
+    if (made := _prelu_fast(input, weight)) is not None:
+        return made
     try:
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
         status = _prelu(input._h, weight_h, weight_v)
@@ -294,10 +351,13 @@ def prelu(input: Tensor, weight: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _prelu, input._h, weight_h, weight_v))
 
 _relu = _core.bind_Relu
+_relu_fast = _core.fast_call("Relu")
 
 
 def relu(input: Tensor) -> Tensor:
     """Returns the positive part."""
+    if (made := _relu_fast(input)) is not None:
+        return made
     try:
         status = _relu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -305,10 +365,13 @@ def relu(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _relu, input._h))
 
 _relu_in_place = _core.bind_ReluInPlace
+_relu_in_place_fast = _core.fast_call("ReluInPlace")
 
 
 def relu_(input: Tensor) -> Tensor:
     """relu in place: changes `input` and returns it."""
+    if (made := _relu_in_place_fast(input)) is not None:
+        return made
     try:
         status = _relu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -318,10 +381,13 @@ def relu_(input: Tensor) -> Tensor:
     return input
 
 _relu6 = _core.bind_Relu6
+_relu6_fast = _core.fast_call("Relu6")
 
 
 def relu6(input: Tensor) -> Tensor:
     """Returns input limited to [0, 6]."""
+    if (made := _relu6_fast(input)) is not None:
+        return made
     try:
         status = _relu6(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -329,10 +395,13 @@ def relu6(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _relu6, input._h))
 
 _relu6_in_place = _core.bind_Relu6InPlace
+_relu6_in_place_fast = _core.fast_call("Relu6InPlace")
 
 
 def relu6_(input: Tensor) -> Tensor:
     """relu6 in place: changes `input` and returns it."""
+    if (made := _relu6_in_place_fast(input)) is not None:
+        return made
     try:
         status = _relu6_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -342,6 +411,7 @@ def relu6_(input: Tensor) -> Tensor:
     return input
 
 _rrelu = _core.bind_Rrelu
+_rrelu_fast = _core.fast_call("Rrelu")
 
 
 def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
@@ -353,6 +423,8 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
         upper: the largest slope
         training: whether the slopes are random
     """
+    if (made := _rrelu_fast(input, lower, upper, training)) is not None:
+        return made
     try:
         status = _rrelu(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -360,6 +432,7 @@ def rrelu(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333
     return own(status if status > 0 else settle(status, _rrelu, input._h, lower, upper, training))
 
 _rrelu_in_place = _core.bind_RreluInPlace
+_rrelu_in_place_fast = _core.fast_call("RreluInPlace")
 
 
 def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.3333333333333333, training: bool = False) -> Tensor:
@@ -370,6 +443,8 @@ def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.333333333333333
         upper: the largest slope
         training: whether the slopes are random
     """
+    if (made := _rrelu_in_place_fast(input, lower, upper, training)) is not None:
+        return made
     try:
         status = _rrelu_in_place(input._h, lower, upper, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -379,10 +454,13 @@ def rrelu_(input: Tensor, lower: float = 0.125, upper: float = 0.333333333333333
     return input
 
 _selu = _core.bind_Selu
+_selu_fast = _core.fast_call("Selu")
 
 
 def selu(input: Tensor) -> Tensor:
     """Returns the self-normalising elu."""
+    if (made := _selu_fast(input)) is not None:
+        return made
     try:
         status = _selu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -390,10 +468,13 @@ def selu(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _selu, input._h))
 
 _selu_in_place = _core.bind_SeluInPlace
+_selu_in_place_fast = _core.fast_call("SeluInPlace")
 
 
 def selu_(input: Tensor) -> Tensor:
     """selu in place: changes `input` and returns it."""
+    if (made := _selu_in_place_fast(input)) is not None:
+        return made
     try:
         status = _selu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -403,10 +484,13 @@ def selu_(input: Tensor) -> Tensor:
     return input
 
 _sigmoid = _core.bind_Sigmoid
+_sigmoid_fast = _core.fast_call("Sigmoid")
 
 
 def sigmoid(input: Tensor) -> Tensor:
     """Returns 1 / (1 + exp(-input))."""
+    if (made := _sigmoid_fast(input)) is not None:
+        return made
     try:
         status = _sigmoid(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -414,10 +498,13 @@ def sigmoid(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sigmoid, input._h))
 
 _sigmoid_in_place = _core.bind_SigmoidInPlace
+_sigmoid_in_place_fast = _core.fast_call("SigmoidInPlace")
 
 
 def sigmoid_(input: Tensor) -> Tensor:
     """sigmoid in place: changes `input` and returns it."""
+    if (made := _sigmoid_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sigmoid_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -427,10 +514,13 @@ def sigmoid_(input: Tensor) -> Tensor:
     return input
 
 _silu = _core.bind_Silu
+_silu_fast = _core.fast_call("Silu")
 
 
 def silu(input: Tensor) -> Tensor:
     """Returns input * sigmoid(input)."""
+    if (made := _silu_fast(input)) is not None:
+        return made
     try:
         status = _silu(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -438,10 +528,13 @@ def silu(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _silu, input._h))
 
 _silu_in_place = _core.bind_SiluInPlace
+_silu_in_place_fast = _core.fast_call("SiluInPlace")
 
 
 def silu_(input: Tensor) -> Tensor:
     """silu in place: changes `input` and returns it."""
+    if (made := _silu_in_place_fast(input)) is not None:
+        return made
     try:
         status = _silu_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -451,6 +544,7 @@ def silu_(input: Tensor) -> Tensor:
     return input
 
 _softplus = _core.bind_Softplus
+_softplus_fast = _core.fast_call("Softplus")
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -460,6 +554,8 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
         beta: a factor of the input
         threshold: where beta*input is larger, the result is the input
     """
+    if (made := _softplus_fast(input, beta, threshold)) is not None:
+        return made
     try:
         status = _softplus(input._h, beta, threshold)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -467,6 +563,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return own(status if status > 0 else settle(status, _softplus, input._h, beta, threshold))
 
 _softshrink = _core.bind_Softshrink
+_softshrink_fast = _core.fast_call("Softshrink")
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -475,6 +572,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     Args:
         lambd: the bound below which elements count as small
     """
+    if (made := _softshrink_fast(input, lambd)) is not None:
+        return made
     try:
         status = _softshrink(input._h, lambd)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -482,10 +581,13 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return own(status if status > 0 else settle(status, _softshrink, input._h, lambd))
 
 _softsign = _core.bind_Softsign
+_softsign_fast = _core.fast_call("Softsign")
 
 
 def softsign(input: Tensor) -> Tensor:
     """Returns input / (1 + |input|)."""
+    if (made := _softsign_fast(input)) is not None:
+        return made
     try:
         status = _softsign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -493,10 +595,13 @@ def softsign(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _softsign, input._h))
 
 _tanh = _core.bind_Tanh
+_tanh_fast = _core.fast_call("Tanh")
 
 
 def tanh(input: Tensor) -> Tensor:
     """Returns the hyperbolic tangent."""
+    if (made := _tanh_fast(input)) is not None:
+        return made
     try:
         status = _tanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -504,10 +609,13 @@ def tanh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _tanh, input._h))
 
 _tanh_in_place = _core.bind_TanhInPlace
+_tanh_in_place_fast = _core.fast_call("TanhInPlace")
 
 
 def tanh_(input: Tensor) -> Tensor:
     """tanh in place: changes `input` and returns it."""
+    if (made := _tanh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _tanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -517,10 +625,13 @@ def tanh_(input: Tensor) -> Tensor:
     return input
 
 _tanhshrink = _core.bind_Tanhshrink
+_tanhshrink_fast = _core.fast_call("Tanhshrink")
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """Returns input - tanh(input)."""
+    if (made := _tanhshrink_fast(input)) is not None:
+        return made
     try:
         status = _tanhshrink(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -528,6 +639,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _tanhshrink, input._h))
 
 _threshold = _core.bind_Threshold
+_threshold_fast = _core.fast_call("Threshold")
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
@@ -537,6 +649,8 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
         threshold: the bound that elements must exceed
         value: what the others become
     """
+    if (made := _threshold_fast(input, threshold, value)) is not None:
+        return made
     try:
         status = _threshold(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -544,6 +658,7 @@ def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
     return own(status if status > 0 else settle(status, _threshold, input._h, threshold, value))
 
 _threshold_in_place = _core.bind_ThresholdInPlace
+_threshold_in_place_fast = _core.fast_call("ThresholdInPlace")
 
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
@@ -553,6 +668,8 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
         threshold: the bound that elements must exceed
         value: what the others become
     """
+    if (made := _threshold_in_place_fast(input, threshold, value)) is not None:
+        return made
     try:
         status = _threshold_in_place(input._h, threshold, value)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["abs", "abs_", "add", "add_", "add_scaled", "add_scaled_", "addcdiv", "addcdiv_", "addcmul", "addcmul_", "div", "div_", "float_power", "float_power_", "floor_divide", "floor_divide_", "fmod", "fmod_", "gcd", "gcd_", "heaviside", "heaviside_", "lcm", "lcm_", "ldexp", "ldexp_", "lerp", "lerp_", "mul", "mul_", "neg", "neg_", "pow", "pow_", "reciprocal", "reciprocal_", "remainder", "remainder_", "sgn", "sgn_", "sign", "sign_", "square", "square_", "sub", "sub_", "true_divide", "true_divide_", "trunc_divide", "trunc_divide_"]
 
 _abs = _core.bind_Abs
+_abs_fast = _core.fast_call("Abs")
 
 
 def abs(input: Tensor) -> Tensor:
     """Returns the absolute value."""
+    if (made := _abs_fast(input)) is not None:
+        return made
     try:
         status = _abs(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -31,10 +34,13 @@ def abs(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _abs, input._h))
 
 _abs_in_place = _core.bind_AbsInPlace
+_abs_in_place_fast = _core.fast_call("AbsInPlace")
 
 
 def abs_(input: Tensor) -> Tensor:
     """abs in place: changes `input` and returns it."""
+    if (made := _abs_in_place_fast(input)) is not None:
+        return made
     try:
         status = _abs_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -44,6 +50,7 @@ def abs_(input: Tensor) -> Tensor:
     return input
 
 _add = _core.bind_Add
+_add_fast = _core.fast_call("Add")
 
 
 def add(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -52,6 +59,8 @@ def add(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _add_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add(input._h, other_h, other_v)
@@ -60,6 +69,7 @@ def add(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _add, input._h, other_h, other_v))
 
 _add_in_place = _core.bind_AddInPlace
+_add_in_place_fast = _core.fast_call("AddInPlace")
 
 
 def add_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -68,6 +78,8 @@ def add_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _add_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_in_place(input._h, other_h, other_v)
@@ -78,6 +90,7 @@ def add_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _add_scaled = _core.bind_AddScaled
+_add_scaled_fast = _core.fast_call("AddScaled")
 
 
 def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Tensor:
@@ -87,6 +100,8 @@ def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Ten
         other: the other operand, a tensor that broadcasts or a number
         alpha: a factor of other
     """
+    if (made := _add_scaled_fast(input, other, alpha)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled(input._h, other_h, other_v, alpha)
@@ -95,6 +110,7 @@ def add_scaled(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Ten
     return own(status if status > 0 else settle(status, _add_scaled, input._h, other_h, other_v, alpha))
 
 _add_scaled_in_place = _core.bind_AddScaledInPlace
+_add_scaled_in_place_fast = _core.fast_call("AddScaledInPlace")
 
 
 def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Tensor:
@@ -104,6 +120,8 @@ def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Te
         other: the other operand, a tensor that broadcasts or a number
         alpha: a factor of other
     """
+    if (made := _add_scaled_in_place_fast(input, other, alpha)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _add_scaled_in_place(input._h, other_h, other_v, alpha)
@@ -114,6 +132,7 @@ def add_scaled_(input: Tensor, other: Tensor | Number, alpha: float = 1.0) -> Te
     return input
 
 _addcdiv = _core.bind_Addcdiv
+_addcdiv_fast = _core.fast_call("Addcdiv")
 
 
 def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
@@ -124,6 +143,8 @@ def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2: the divisor
         value: a factor of the quotient
     """
+    if (made := _addcdiv_fast(input, tensor1, tensor2, value)) is not None:
+        return made
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -133,6 +154,7 @@ def addcdiv(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
     return own(status if status > 0 else settle(status, _addcdiv, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcdiv_in_place = _core.bind_AddcdivInPlace
+_addcdiv_in_place_fast = _core.fast_call("AddcdivInPlace")
 
 
 def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
@@ -143,6 +165,8 @@ def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2: the divisor
         value: a factor of the quotient
     """
+    if (made := _addcdiv_in_place_fast(input, tensor1, tensor2, value)) is not None:
+        return made
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -154,6 +178,7 @@ def addcdiv_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
     return input
 
 _addcmul = _core.bind_Addcmul
+_addcmul_fast = _core.fast_call("Addcmul")
 
 
 def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
@@ -164,6 +189,8 @@ def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
         tensor2: the other factor
         value: a factor of the product
     """
+    if (made := _addcmul_fast(input, tensor1, tensor2, value)) is not None:
+        return made
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -173,6 +200,7 @@ def addcmul(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, v
     return own(status if status > 0 else settle(status, _addcmul, input._h, tensor1_h, tensor1_v, tensor2_h, tensor2_v, value))
 
 _addcmul_in_place = _core.bind_AddcmulInPlace
+_addcmul_in_place_fast = _core.fast_call("AddcmulInPlace")
 
 
 def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, value: float = 1.0) -> Tensor:
@@ -183,6 +211,8 @@ def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
         tensor2: the other factor
         value: a factor of the product
     """
+    if (made := _addcmul_in_place_fast(input, tensor1, tensor2, value)) is not None:
+        return made
     try:
         tensor1_h, tensor1_v = (tensor1._h, 0.0) if isinstance(tensor1, TensorBase) else number(tensor1)
         tensor2_h, tensor2_v = (tensor2._h, 0.0) if isinstance(tensor2, TensorBase) else number(tensor2)
@@ -194,6 +224,7 @@ def addcmul_(input: Tensor, tensor1: Tensor | Number, tensor2: Tensor | Number, 
     return input
 
 _div = _core.bind_Div
+_div_fast = _core.fast_call("Div")
 
 
 def div(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -202,6 +233,8 @@ def div(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _div_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div(input._h, other_h, other_v)
@@ -210,6 +243,7 @@ def div(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _div, input._h, other_h, other_v))
 
 _div_in_place = _core.bind_DivInPlace
+_div_in_place_fast = _core.fast_call("DivInPlace")
 
 
 def div_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -218,6 +252,8 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _div_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _div_in_place(input._h, other_h, other_v)
@@ -228,6 +264,7 @@ def div_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _float_power = _core.bind_FloatPower
+_float_power_fast = _core.fast_call("FloatPower")
 
 
 def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
@@ -237,6 +274,8 @@ def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
     Args:
         exponent: the powers: a tensor, or a number
     """
+    if (made := _float_power_fast(input, exponent)) is not None:
+        return made
     try:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power(input._h, exponent_h, exponent_v)
@@ -245,6 +284,7 @@ def float_power(input: Tensor, exponent: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _float_power, input._h, exponent_h, exponent_v))
 
 _float_power_in_place = _core.bind_FloatPowerInPlace
+_float_power_in_place_fast = _core.fast_call("FloatPowerInPlace")
 
 
 def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
@@ -253,6 +293,8 @@ def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
     Args:
         exponent: the powers: a tensor, or a number
     """
+    if (made := _float_power_in_place_fast(input, exponent)) is not None:
+        return made
     try:
         exponent_h, exponent_v = (exponent._h, 0.0) if isinstance(exponent, TensorBase) else number(exponent)
         status = _float_power_in_place(input._h, exponent_h, exponent_v)
@@ -263,6 +305,7 @@ def float_power_(input: Tensor, exponent: Tensor | Number) -> Tensor:
     return input
 
 _floor_divide = _core.bind_FloorDivide
+_floor_divide_fast = _core.fast_call("FloorDivide")
 
 
 def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -271,6 +314,8 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _floor_divide_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide(input._h, other_h, other_v)
@@ -279,6 +324,7 @@ def floor_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _floor_divide, input._h, other_h, other_v))
 
 _floor_divide_in_place = _core.bind_FloorDivideInPlace
+_floor_divide_in_place_fast = _core.fast_call("FloorDivideInPlace")
 
 
 def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -287,6 +333,8 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _floor_divide_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _floor_divide_in_place(input._h, other_h, other_v)
@@ -297,6 +345,7 @@ def floor_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _fmod = _core.bind_Fmod
+_fmod_fast = _core.fast_call("Fmod")
 
 
 def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -305,6 +354,8 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _fmod_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod(input._h, other_h, other_v)
@@ -313,6 +364,7 @@ def fmod(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _fmod, input._h, other_h, other_v))
 
 _fmod_in_place = _core.bind_FmodInPlace
+_fmod_in_place_fast = _core.fast_call("FmodInPlace")
 
 
 def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -321,6 +373,8 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _fmod_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmod_in_place(input._h, other_h, other_v)
@@ -331,6 +385,7 @@ def fmod_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _gcd = _core.bind_Gcd
+_gcd_fast = _core.fast_call("Gcd")
 
 
 def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -339,6 +394,8 @@ def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _gcd_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd(input._h, other_h, other_v)
@@ -347,6 +404,7 @@ def gcd(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _gcd, input._h, other_h, other_v))
 
 _gcd_in_place = _core.bind_GcdInPlace
+_gcd_in_place_fast = _core.fast_call("GcdInPlace")
 
 
 def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -355,6 +413,8 @@ def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _gcd_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gcd_in_place(input._h, other_h, other_v)
@@ -365,6 +425,7 @@ def gcd_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _heaviside = _core.bind_Heaviside
+_heaviside_fast = _core.fast_call("Heaviside")
 
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
@@ -373,6 +434,8 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     Args:
         values: what 0 becomes; a tensor that broadcasts
     """
+    if (made := _heaviside_fast(input, values)) is not None:
+        return made
     try:
         status = _heaviside(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -380,6 +443,7 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _heaviside, input._h, values._h))
 
 _heaviside_in_place = _core.bind_HeavisideInPlace
+_heaviside_in_place_fast = _core.fast_call("HeavisideInPlace")
 
 
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
@@ -388,6 +452,8 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     Args:
         values: what 0 becomes; a tensor that broadcasts
     """
+    if (made := _heaviside_in_place_fast(input, values)) is not None:
+        return made
     try:
         status = _heaviside_in_place(input._h, values._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -397,6 +463,7 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     return input
 
 _lcm = _core.bind_Lcm
+_lcm_fast = _core.fast_call("Lcm")
 
 
 def lcm(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -405,6 +472,8 @@ def lcm(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _lcm_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lcm(input._h, other_h, other_v)
@@ -413,6 +482,7 @@ def lcm(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _lcm, input._h, other_h, other_v))
 
 _lcm_in_place = _core.bind_LcmInPlace
+_lcm_in_place_fast = _core.fast_call("LcmInPlace")
 
 
 def lcm_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -421,6 +491,8 @@ def lcm_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _lcm_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lcm_in_place(input._h, other_h, other_v)
@@ -431,6 +503,7 @@ def lcm_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _ldexp = _core.bind_Ldexp
+_ldexp_fast = _core.fast_call("Ldexp")
 
 
 def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -439,6 +512,8 @@ def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ldexp_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp(input._h, other_h, other_v)
@@ -447,6 +522,7 @@ def ldexp(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _ldexp, input._h, other_h, other_v))
 
 _ldexp_in_place = _core.bind_LdexpInPlace
+_ldexp_in_place_fast = _core.fast_call("LdexpInPlace")
 
 
 def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -455,6 +531,8 @@ def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ldexp_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ldexp_in_place(input._h, other_h, other_v)
@@ -465,6 +543,7 @@ def ldexp_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _lerp = _core.bind_Lerp
+_lerp_fast = _core.fast_call("Lerp")
 
 
 def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
@@ -474,6 +553,8 @@ def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor
         end: the values at weight 1
         weight: where between the two, a tensor or a number
     """
+    if (made := _lerp_fast(input, end, weight)) is not None:
+        return made
     try:
         end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
@@ -483,6 +564,7 @@ def lerp(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor
     return own(status if status > 0 else settle(status, _lerp, input._h, end_h, end_v, weight_h, weight_v))
 
 _lerp_in_place = _core.bind_LerpInPlace
+_lerp_in_place_fast = _core.fast_call("LerpInPlace")
 
 
 def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tensor:
@@ -492,6 +574,8 @@ def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tenso
         end: the values at weight 1
         weight: where between the two, a tensor or a number
     """
+    if (made := _lerp_in_place_fast(input, end, weight)) is not None:
+        return made
     try:
         end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
         weight_h, weight_v = (weight._h, 0.0) if isinstance(weight, TensorBase) else number(weight)
@@ -503,6 +587,7 @@ def lerp_(input: Tensor, end: Tensor | Number, weight: Tensor | Number) -> Tenso
     return input
 
 _mul = _core.bind_Mul
+_mul_fast = _core.fast_call("Mul")
 
 
 def mul(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -511,6 +596,8 @@ def mul(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _mul_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul(input._h, other_h, other_v)
@@ -519,6 +606,7 @@ def mul(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _mul, input._h, other_h, other_v))
 
 _mul_in_place = _core.bind_MulInPlace
+_mul_in_place_fast = _core.fast_call("MulInPlace")
 
 
 def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -527,6 +615,8 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _mul_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _mul_in_place(input._h, other_h, other_v)
@@ -537,10 +627,13 @@ def mul_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _neg = _core.bind_Neg
+_neg_fast = _core.fast_call("Neg")
 
 
 def neg(input: Tensor) -> Tensor:
     """Returns -input."""
+    if (made := _neg_fast(input)) is not None:
+        return made
     try:
         status = _neg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -548,10 +641,13 @@ def neg(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _neg, input._h))
 
 _neg_in_place = _core.bind_NegInPlace
+_neg_in_place_fast = _core.fast_call("NegInPlace")
 
 
 def neg_(input: Tensor) -> Tensor:
     """neg in place: changes `input` and returns it."""
+    if (made := _neg_in_place_fast(input)) is not None:
+        return made
     try:
         status = _neg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -561,6 +657,7 @@ def neg_(input: Tensor) -> Tensor:
     return input
 
 _pow = _core.bind_Pow
+_pow_fast = _core.fast_call("Pow")
 
 
 def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -569,6 +666,8 @@ def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _pow_fast(input, other)) is not None:
+        return made
     try:
         input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
@@ -578,6 +677,7 @@ def pow(input: Tensor | Number, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _pow, input_h, input_v, other_h, other_v))
 
 _pow_in_place = _core.bind_PowInPlace
+_pow_in_place_fast = _core.fast_call("PowInPlace")
 
 
 def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -586,6 +686,8 @@ def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _pow_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _pow_in_place(input._h, other_h, other_v)
@@ -596,10 +698,13 @@ def pow_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _reciprocal = _core.bind_Reciprocal
+_reciprocal_fast = _core.fast_call("Reciprocal")
 
 
 def reciprocal(input: Tensor) -> Tensor:
     """Returns 1 / input."""
+    if (made := _reciprocal_fast(input)) is not None:
+        return made
     try:
         status = _reciprocal(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -607,10 +712,13 @@ def reciprocal(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _reciprocal, input._h))
 
 _reciprocal_in_place = _core.bind_ReciprocalInPlace
+_reciprocal_in_place_fast = _core.fast_call("ReciprocalInPlace")
 
 
 def reciprocal_(input: Tensor) -> Tensor:
     """reciprocal in place: changes `input` and returns it."""
+    if (made := _reciprocal_in_place_fast(input)) is not None:
+        return made
     try:
         status = _reciprocal_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -620,6 +728,7 @@ def reciprocal_(input: Tensor) -> Tensor:
     return input
 
 _remainder = _core.bind_Remainder
+_remainder_fast = _core.fast_call("Remainder")
 
 
 def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -628,6 +737,8 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _remainder_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder(input._h, other_h, other_v)
@@ -636,6 +747,7 @@ def remainder(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _remainder, input._h, other_h, other_v))
 
 _remainder_in_place = _core.bind_RemainderInPlace
+_remainder_in_place_fast = _core.fast_call("RemainderInPlace")
 
 
 def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -644,6 +756,8 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _remainder_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _remainder_in_place(input._h, other_h, other_v)
@@ -654,10 +768,13 @@ def remainder_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _sgn = _core.bind_Sgn
+_sgn_fast = _core.fast_call("Sgn")
 
 
 def sgn(input: Tensor) -> Tensor:
     """Returns input/|input|, and 0 at 0: of real numbers -1, 0 or 1 by the sign."""
+    if (made := _sgn_fast(input)) is not None:
+        return made
     try:
         status = _sgn(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -665,10 +782,13 @@ def sgn(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sgn, input._h))
 
 _sgn_in_place = _core.bind_SgnInPlace
+_sgn_in_place_fast = _core.fast_call("SgnInPlace")
 
 
 def sgn_(input: Tensor) -> Tensor:
     """sgn in place: changes `input` and returns it."""
+    if (made := _sgn_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sgn_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -678,10 +798,13 @@ def sgn_(input: Tensor) -> Tensor:
     return input
 
 _sign = _core.bind_Sign
+_sign_fast = _core.fast_call("Sign")
 
 
 def sign(input: Tensor) -> Tensor:
     """Returns -1, 0 or 1 by the sign."""
+    if (made := _sign_fast(input)) is not None:
+        return made
     try:
         status = _sign(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -689,10 +812,13 @@ def sign(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sign, input._h))
 
 _sign_in_place = _core.bind_SignInPlace
+_sign_in_place_fast = _core.fast_call("SignInPlace")
 
 
 def sign_(input: Tensor) -> Tensor:
     """sign in place: changes `input` and returns it."""
+    if (made := _sign_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sign_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -702,10 +828,13 @@ def sign_(input: Tensor) -> Tensor:
     return input
 
 _square = _core.bind_Square
+_square_fast = _core.fast_call("Square")
 
 
 def square(input: Tensor) -> Tensor:
     """Returns input * input."""
+    if (made := _square_fast(input)) is not None:
+        return made
     try:
         status = _square(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -713,10 +842,13 @@ def square(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _square, input._h))
 
 _square_in_place = _core.bind_SquareInPlace
+_square_in_place_fast = _core.fast_call("SquareInPlace")
 
 
 def square_(input: Tensor) -> Tensor:
     """square in place: changes `input` and returns it."""
+    if (made := _square_in_place_fast(input)) is not None:
+        return made
     try:
         status = _square_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -726,6 +858,7 @@ def square_(input: Tensor) -> Tensor:
     return input
 
 _sub = _core.bind_Sub
+_sub_fast = _core.fast_call("Sub")
 
 
 def sub(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -734,6 +867,8 @@ def sub(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _sub_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub(input._h, other_h, other_v)
@@ -742,6 +877,7 @@ def sub(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _sub, input._h, other_h, other_v))
 
 _sub_in_place = _core.bind_SubInPlace
+_sub_in_place_fast = _core.fast_call("SubInPlace")
 
 
 def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -750,6 +886,8 @@ def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _sub_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _sub_in_place(input._h, other_h, other_v)
@@ -760,6 +898,7 @@ def sub_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _true_divide = _core.bind_TrueDivide
+_true_divide_fast = _core.fast_call("TrueDivide")
 
 
 def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -768,6 +907,8 @@ def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _true_divide_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide(input._h, other_h, other_v)
@@ -776,6 +917,7 @@ def true_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _true_divide, input._h, other_h, other_v))
 
 _true_divide_in_place = _core.bind_TrueDivideInPlace
+_true_divide_in_place_fast = _core.fast_call("TrueDivideInPlace")
 
 
 def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -784,6 +926,8 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _true_divide_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _true_divide_in_place(input._h, other_h, other_v)
@@ -794,6 +938,7 @@ def true_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _trunc_divide = _core.bind_TruncDivide
+_trunc_divide_fast = _core.fast_call("TruncDivide")
 
 
 def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -802,6 +947,8 @@ def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _trunc_divide_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide(input._h, other_h, other_v)
@@ -810,6 +957,7 @@ def trunc_divide(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _trunc_divide, input._h, other_h, other_v))
 
 _trunc_divide_in_place = _core.bind_TruncDivideInPlace
+_trunc_divide_in_place_fast = _core.fast_call("TruncDivideInPlace")
 
 
 def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -818,6 +966,8 @@ def trunc_divide_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _trunc_divide_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _trunc_divide_in_place(input._h, other_h, other_v)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["scaled_dot_product_attention"]
 
 _scaled_dot_product_attention = _core.bind_ScaledDotProductAttention
+_scaled_dot_product_attention_fast = _core.fast_call("ScaledDotProductAttention")
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float = 0.0, enable_gqa: bool = False) -> Tensor:
@@ -35,6 +36,8 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         scale: factor of the scores; 0 stands for 1/sqrt(E)
         enable_gqa: allow fewer key than query heads
     """
+    if (made := _scaled_dot_product_attention_fast(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)) is not None:
+        return made
     try:
         status = _scaled_dot_product_attention(query._h, key._h, value._h, 0 if attn_mask is None else attn_mask._h, dropout_p, is_causal, scale, enable_gqa)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["allclose", "clamp", "clamp_", "eq", "eq_", "equal", "fmax", "fmin", "ge", "ge_", "gt", "gt_", "isclose", "isfinite", "isin", "isinf", "isnan", "le", "le_", "lt", "lt_", "maximum", "minimum", "ne", "ne_", "signbit"]
 
 _allclose = _core.bind_Allclose
+_allclose_fast = _core.fast_call("Allclose")
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -31,6 +32,8 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
         atol: the difference allowed in any case
         equal_nan: whether a NaN equals another
     """
+    if (made := _allclose_fast(input, other, rtol, atol, equal_nan)) is not None:
+        return made
     try:
         status = _allclose(input._h, other._h, rtol, atol, equal_nan)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -38,6 +41,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     return own(status if status > 0 else settle(status, _allclose, input._h, other._h, rtol, atol, equal_nan))
 
 _clamp = _core.bind_Clamp
+_clamp_fast = _core.fast_call("Clamp")
 
 
 def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -47,6 +51,8 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
         min: the smallest value, a tensor or a number; absent for none
         max: the largest value, a tensor or a number; absent for none
     """
+    if (made := _clamp_fast(input, min, max)) is not None:
+        return made
     try:
         min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
@@ -56,6 +62,7 @@ def clamp(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numbe
     return own(status if status > 0 else settle(status, _clamp, input._h, min_h, min_v, max_h, max_v))
 
 _clamp_in_place = _core.bind_ClampInPlace
+_clamp_in_place_fast = _core.fast_call("ClampInPlace")
 
 
 def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Number | None = None) -> Tensor:
@@ -65,6 +72,8 @@ def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numb
         min: the smallest value, a tensor or a number; absent for none
         max: the largest value, a tensor or a number; absent for none
     """
+    if (made := _clamp_in_place_fast(input, min, max)) is not None:
+        return made
     try:
         min_h, min_v = (0, 0.0) if min is None else (min._h, 0.0) if isinstance(min, TensorBase) else number(min)
         max_h, max_v = (0, 0.0) if max is None else (max._h, 0.0) if isinstance(max, TensorBase) else number(max)
@@ -76,6 +85,7 @@ def clamp_(input: Tensor, min: Tensor | Number | None = None, max: Tensor | Numb
     return input
 
 _eq = _core.bind_Eq
+_eq_fast = _core.fast_call("Eq")
 
 
 def eq(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -84,6 +94,8 @@ def eq(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _eq_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq(input._h, other_h, other_v)
@@ -92,6 +104,7 @@ def eq(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _eq, input._h, other_h, other_v))
 
 _eq_in_place = _core.bind_EqInPlace
+_eq_in_place_fast = _core.fast_call("EqInPlace")
 
 
 def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -100,6 +113,8 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _eq_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _eq_in_place(input._h, other_h, other_v)
@@ -110,6 +125,7 @@ def eq_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _equal = _core.bind_Equal
+_equal_fast = _core.fast_call("Equal")
 
 
 def equal(input: Tensor, other: Tensor) -> Tensor:
@@ -118,6 +134,8 @@ def equal(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _equal_fast(input, other)) is not None:
+        return made
     try:
         status = _equal(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -125,6 +143,7 @@ def equal(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _equal, input._h, other._h))
 
 _fmax = _core.bind_Fmax
+_fmax_fast = _core.fast_call("Fmax")
 
 
 def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -133,6 +152,8 @@ def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _fmax_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmax(input._h, other_h, other_v)
@@ -141,6 +162,7 @@ def fmax(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _fmax, input._h, other_h, other_v))
 
 _fmin = _core.bind_Fmin
+_fmin_fast = _core.fast_call("Fmin")
 
 
 def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -149,6 +171,8 @@ def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _fmin_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _fmin(input._h, other_h, other_v)
@@ -157,6 +181,7 @@ def fmin(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _fmin, input._h, other_h, other_v))
 
 _ge = _core.bind_Ge
+_ge_fast = _core.fast_call("Ge")
 
 
 def ge(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -165,6 +190,8 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ge_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge(input._h, other_h, other_v)
@@ -173,6 +200,7 @@ def ge(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _ge, input._h, other_h, other_v))
 
 _ge_in_place = _core.bind_GeInPlace
+_ge_in_place_fast = _core.fast_call("GeInPlace")
 
 
 def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -181,6 +209,8 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ge_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ge_in_place(input._h, other_h, other_v)
@@ -191,6 +221,7 @@ def ge_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _gt = _core.bind_Gt
+_gt_fast = _core.fast_call("Gt")
 
 
 def gt(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -199,6 +230,8 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _gt_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt(input._h, other_h, other_v)
@@ -207,6 +240,7 @@ def gt(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _gt, input._h, other_h, other_v))
 
 _gt_in_place = _core.bind_GtInPlace
+_gt_in_place_fast = _core.fast_call("GtInPlace")
 
 
 def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -215,6 +249,8 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _gt_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _gt_in_place(input._h, other_h, other_v)
@@ -225,6 +261,7 @@ def gt_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _isclose = _core.bind_Isclose
+_isclose_fast = _core.fast_call("Isclose")
 
 
 def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
@@ -236,6 +273,8 @@ def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: fl
         atol: the difference allowed in any case
         equal_nan: whether a NaN equals another
     """
+    if (made := _isclose_fast(input, other, rtol, atol, equal_nan)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _isclose(input._h, other_h, other_v, rtol, atol, equal_nan)
@@ -244,10 +283,13 @@ def isclose(input: Tensor, other: Tensor | Number, rtol: float = 1e-05, atol: fl
     return own(status if status > 0 else settle(status, _isclose, input._h, other_h, other_v, rtol, atol, equal_nan))
 
 _isfinite = _core.bind_Isfinite
+_isfinite_fast = _core.fast_call("Isfinite")
 
 
 def isfinite(input: Tensor) -> Tensor:
     """Returns where input is neither NaN nor infinite."""
+    if (made := _isfinite_fast(input)) is not None:
+        return made
     try:
         status = _isfinite(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -255,6 +297,7 @@ def isfinite(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _isfinite, input._h))
 
 _isin = _core.bind_Isin
+_isin_fast = _core.fast_call("Isin")
 
 
 def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tensor:
@@ -265,6 +308,8 @@ def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tenso
         test_elements: what it may be among
         invert: whether the result is negated
     """
+    if (made := _isin_fast(elements, test_elements, invert)) is not None:
+        return made
     try:
         status = _isin(elements._h, test_elements._h, invert)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -272,10 +317,13 @@ def isin(elements: Tensor, test_elements: Tensor, invert: bool = False) -> Tenso
     return own(status if status > 0 else settle(status, _isin, elements._h, test_elements._h, invert))
 
 _isinf = _core.bind_Isinf
+_isinf_fast = _core.fast_call("Isinf")
 
 
 def isinf(input: Tensor) -> Tensor:
     """Returns where input is infinite."""
+    if (made := _isinf_fast(input)) is not None:
+        return made
     try:
         status = _isinf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -283,10 +331,13 @@ def isinf(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _isinf, input._h))
 
 _isnan = _core.bind_Isnan
+_isnan_fast = _core.fast_call("Isnan")
 
 
 def isnan(input: Tensor) -> Tensor:
     """Returns where input is NaN."""
+    if (made := _isnan_fast(input)) is not None:
+        return made
     try:
         status = _isnan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -294,6 +345,7 @@ def isnan(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _isnan, input._h))
 
 _le = _core.bind_Le
+_le_fast = _core.fast_call("Le")
 
 
 def le(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -302,6 +354,8 @@ def le(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _le_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le(input._h, other_h, other_v)
@@ -310,6 +364,7 @@ def le(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _le, input._h, other_h, other_v))
 
 _le_in_place = _core.bind_LeInPlace
+_le_in_place_fast = _core.fast_call("LeInPlace")
 
 
 def le_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -318,6 +373,8 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _le_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _le_in_place(input._h, other_h, other_v)
@@ -328,6 +385,7 @@ def le_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _lt = _core.bind_Lt
+_lt_fast = _core.fast_call("Lt")
 
 
 def lt(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -336,6 +394,8 @@ def lt(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _lt_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt(input._h, other_h, other_v)
@@ -344,6 +404,7 @@ def lt(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _lt, input._h, other_h, other_v))
 
 _lt_in_place = _core.bind_LtInPlace
+_lt_in_place_fast = _core.fast_call("LtInPlace")
 
 
 def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -352,6 +413,8 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _lt_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _lt_in_place(input._h, other_h, other_v)
@@ -362,6 +425,7 @@ def lt_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _maximum = _core.bind_Maximum
+_maximum_fast = _core.fast_call("Maximum")
 
 
 def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -370,6 +434,8 @@ def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _maximum_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _maximum(input._h, other_h, other_v)
@@ -378,6 +444,7 @@ def maximum(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _maximum, input._h, other_h, other_v))
 
 _minimum = _core.bind_Minimum
+_minimum_fast = _core.fast_call("Minimum")
 
 
 def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -386,6 +453,8 @@ def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _minimum_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _minimum(input._h, other_h, other_v)
@@ -394,6 +463,7 @@ def minimum(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _minimum, input._h, other_h, other_v))
 
 _ne = _core.bind_Ne
+_ne_fast = _core.fast_call("Ne")
 
 
 def ne(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -402,6 +472,8 @@ def ne(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ne_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne(input._h, other_h, other_v)
@@ -410,6 +482,7 @@ def ne(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _ne, input._h, other_h, other_v))
 
 _ne_in_place = _core.bind_NeInPlace
+_ne_in_place_fast = _core.fast_call("NeInPlace")
 
 
 def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -418,6 +491,8 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _ne_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _ne_in_place(input._h, other_h, other_v)
@@ -428,10 +503,13 @@ def ne_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _signbit = _core.bind_Signbit
+_signbit_fast = _core.fast_call("Signbit")
 
 
 def signbit(input: Tensor) -> Tensor:
     """Returns where the sign of input is set."""
+    if (made := _signbit_fast(input)) is not None:
+        return made
     try:
         status = _signbit(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["angle", "complex", "conj", "imag", "polar", "real", "view_as_complex", "view_as_real"]
 
 _angle = _core.bind_Angle
+_angle_fast = _core.fast_call("Angle")
 
 
 def angle(input: Tensor) -> Tensor:
     """Returns the angles in the complex plane, in radians: of real numbers pi where they are negative, else
     0."""
+    if (made := _angle_fast(input)) is not None:
+        return made
     try:
         status = _angle(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -32,6 +35,7 @@ def angle(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _angle, input._h))
 
 _complex = _core.bind_Complex
+_complex_fast = _core.fast_call("Complex")
 
 
 def complex(real: Tensor, imag: Tensor) -> Tensor:
@@ -41,6 +45,8 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
         real: float32 or float64
         imag: of the same dtype
     """
+    if (made := _complex_fast(real, imag)) is not None:
+        return made
     try:
         status = _complex(real._h, imag._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -48,10 +54,13 @@ def complex(real: Tensor, imag: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _complex, real._h, imag._h))
 
 _conj = _core.bind_Conj
+_conj_fast = _core.fast_call("Conj")
 
 
 def conj(input: Tensor) -> Tensor:
     """The conjugates of complex numbers; a real tensor as it is."""
+    if (made := _conj_fast(input)) is not None:
+        return made
     try:
         status = _conj(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -59,10 +68,13 @@ def conj(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _conj, input._h))
 
 _imag = _core.bind_Imag
+_imag_fast = _core.fast_call("Imag")
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary parts of complex numbers, as a view."""
+    if (made := _imag_fast(input)) is not None:
+        return made
     try:
         status = _imag(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -70,6 +82,7 @@ def imag(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _imag, input._h))
 
 _polar = _core.bind_Polar
+_polar_fast = _core.fast_call("Polar")
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
@@ -79,6 +92,8 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
         abs: float32 or float64
         angle: of the same dtype, in radians
     """
+    if (made := _polar_fast(abs, angle)) is not None:
+        return made
     try:
         status = _polar(abs._h, angle._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -86,10 +101,13 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _polar, abs._h, angle._h))
 
 _real = _core.bind_Real
+_real_fast = _core.fast_call("Real")
 
 
 def real(input: Tensor) -> Tensor:
     """The real parts of complex numbers, as a view; a real tensor as it is."""
+    if (made := _real_fast(input)) is not None:
+        return made
     try:
         status = _real(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -97,10 +115,13 @@ def real(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _real, input._h))
 
 _view_as_complex = _core.bind_ViewAsComplex
+_view_as_complex_fast = _core.fast_call("ViewAsComplex")
 
 
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers, in the last dimension, as a view of complex numbers."""
+    if (made := _view_as_complex_fast(input)) is not None:
+        return made
     try:
         status = _view_as_complex(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -108,10 +129,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _view_as_complex, input._h))
 
 _view_as_real = _core.bind_ViewAsReal
+_view_as_real_fast = _core.fast_call("ViewAsReal")
 
 
 def view_as_real(input: Tensor) -> Tensor:
     """The parts of complex numbers: a view with one more dimension of size 2 at the end."""
+    if (made := _view_as_real_fast(input)) is not None:
+        return made
     try:
         status = _view_as_real(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["col2im", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "im2col"]
 
 _col2im = _core.bind_Col2im
+_col2im_fast = _core.fast_call("Col2im")
 
 
 def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
@@ -32,6 +33,8 @@ def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | S
         padding: how many elements are added on both sides
         stride: the distance of neighbouring windows
     """
+    if (made := _col2im_fast(input, output_size, kernel_size, dilation, padding, stride)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         kernel_size_list = int_list(kernel_size)
@@ -44,6 +47,7 @@ def col2im(input: Tensor, output_size: int | Sequence[int], kernel_size: int | S
     return own(status if status > 0 else settle(status, _col2im, input._h, output_size_list.buffer_info()[0], len(output_size_list), kernel_size_list.buffer_info()[0], len(kernel_size_list), dilation_list.buffer_info()[0], len(dilation_list), padding_list.buffer_info()[0], len(padding_list), stride_list.buffer_info()[0], len(stride_list)))
 
 _conv1d = _core.bind_Conv1d
+_conv1d_fast = _core.fast_call("Conv1d")
 
 
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, same: bool = False) -> Tensor:
@@ -59,6 +63,8 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
+    if (made := _conv1d_fast(input, weight, bias, stride, padding, dilation, groups, same)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -69,6 +75,7 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     return own(status if status > 0 else settle(status, _conv1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv2d = _core.bind_Conv2d
+_conv2d_fast = _core.fast_call("Conv2d")
 
 
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, same: bool = False) -> Tensor:
@@ -84,6 +91,8 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
+    if (made := _conv2d_fast(input, weight, bias, stride, padding, dilation, groups, same)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -94,6 +103,7 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     return own(status if status > 0 else settle(status, _conv2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv3d = _core.bind_Conv3d
+_conv3d_fast = _core.fast_call("Conv3d")
 
 
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, same: bool = False) -> Tensor:
@@ -109,6 +119,8 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
         groups: how many parts the channels fall into, which do not mix
         same: pad to the input's size, as padding="same"
     """
+    if (made := _conv3d_fast(input, weight, bias, stride, padding, dilation, groups, same)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -119,6 +131,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: in
     return own(status if status > 0 else settle(status, _conv3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), groups, same))
 
 _conv_transpose1d = _core.bind_ConvTranspose1d
+_conv_transpose1d_fast = _core.fast_call("ConvTranspose1d")
 
 
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
@@ -134,6 +147,8 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         groups: how many parts the channels fall into, which do not mix
         dilation: the distance of the elements under the kernel
     """
+    if (made := _conv_transpose1d_fast(input, weight, bias, stride, padding, output_padding, groups, dilation)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -145,6 +160,7 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return own(status if status > 0 else settle(status, _conv_transpose1d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose2d = _core.bind_ConvTranspose2d
+_conv_transpose2d_fast = _core.fast_call("ConvTranspose2d")
 
 
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
@@ -160,6 +176,8 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         groups: how many parts the channels fall into, which do not mix
         dilation: the distance of the elements under the kernel
     """
+    if (made := _conv_transpose2d_fast(input, weight, bias, stride, padding, output_padding, groups, dilation)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -171,6 +189,7 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return own(status if status > 0 else settle(status, _conv_transpose2d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _conv_transpose3d = _core.bind_ConvTranspose3d
+_conv_transpose3d_fast = _core.fast_call("ConvTranspose3d")
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1, dilation: int | Sequence[int] = 1) -> Tensor:
@@ -186,6 +205,8 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
         groups: how many parts the channels fall into, which do not mix
         dilation: the distance of the elements under the kernel
     """
+    if (made := _conv_transpose3d_fast(input, weight, bias, stride, padding, output_padding, groups, dilation)) is not None:
+        return made
     try:
         stride_list = int_list(stride)
         padding_list = int_list(padding)
@@ -197,6 +218,7 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return own(status if status > 0 else settle(status, _conv_transpose3d, input._h, weight._h, 0 if bias is None else bias._h, stride_list.buffer_info()[0], len(stride_list), padding_list.buffer_info()[0], len(padding_list), output_padding_list.buffer_info()[0], len(output_padding_list), groups, dilation_list.buffer_info()[0], len(dilation_list)))
 
 _im2col = _core.bind_Im2col
+_im2col_fast = _core.fast_call("Im2col")
 
 
 def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1, padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1) -> Tensor:
@@ -208,6 +230,8 @@ def im2col(input: Tensor, kernel_size: int | Sequence[int], dilation: int | Sequ
         padding: how many elements are added on both sides
         stride: the distance of neighbouring windows
     """
+    if (made := _im2col_fast(input, kernel_size, dilation, padding, stride)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         dilation_list = int_list(dilation)

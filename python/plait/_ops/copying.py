@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["clone", "copy_", "fill_", "to", "zero_"]
 
 _clone = _core.bind_Clone
+_clone_fast = _core.fast_call("Clone")
 
 
 def clone(input: Tensor) -> Tensor:
     """A contiguous copy."""
+    if (made := _clone_fast(input)) is not None:
+        return made
     try:
         status = _clone(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -32,6 +35,7 @@ def clone(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _clone, input._h))
 
 _copy_in_place = _core.bind_CopyInPlace
+_copy_in_place_fast = _core.fast_call("CopyInPlace")
 
 
 def copy_(input: Tensor, src: Tensor) -> Tensor:
@@ -40,6 +44,8 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
     Args:
         src: the values
     """
+    if (made := _copy_in_place_fast(input, src)) is not None:
+        return made
     try:
         status = _copy_in_place(input._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -49,6 +55,7 @@ def copy_(input: Tensor, src: Tensor) -> Tensor:
     return input
 
 _fill_in_place = _core.bind_FillInPlace
+_fill_in_place_fast = _core.fast_call("FillInPlace")
 
 
 def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
@@ -57,6 +64,8 @@ def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
     Args:
         value: a number or a 0-d tensor
     """
+    if (made := _fill_in_place_fast(input, value)) is not None:
+        return made
     try:
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _fill_in_place(input._h, value_h, value_v)
@@ -67,6 +76,7 @@ def fill_(input: Tensor, value: Tensor | Number) -> Tensor:
     return input
 
 _to = _core.bind_To
+_to_fast = _core.fast_call("To")
 
 
 def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
@@ -75,6 +85,8 @@ def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     Args:
         dtype: the dtype of the result
     """
+    if (made := _to_fast(input, dtype)) is not None:
+        return made
     try:
         status = _to(input._h, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -82,10 +94,13 @@ def to(input: Tensor, *, dtype: DType | None = None) -> Tensor:
     return own(status if status > 0 else settle(status, _to, input._h, dtype_number(dtype)))
 
 _zero_in_place = _core.bind_ZeroInPlace
+_zero_in_place_fast = _core.fast_call("ZeroInPlace")
 
 
 def zero_(input: Tensor) -> Tensor:
     """The tensor with every element set to zero."""
+    if (made := _zero_in_place_fast(input)) is not None:
+        return made
     try:
         status = _zero_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

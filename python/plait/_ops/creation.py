@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "logspace", "ones", "ones_like", "tril_indices", "triu_indices", "zeros", "zeros_like"]
 
 _arange = _core.bind_Arange
+_arange_fast = _core.fast_call("Arange")
 
 
 def arange(start: Tensor | Number | None = 0, *, end: Tensor | Number, step: Tensor | Number | None = 1, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -35,6 +36,8 @@ def arange(start: Tensor | Number | None = 0, *, end: Tensor | Number, step: Ten
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _arange_fast(start, end, step, dtype, device, requires_grad)) is not None:
+        return made
     try:
         start_h, start_v = (0, 0.0) if start is None else (start._h, 0.0) if isinstance(start, TensorBase) else number(start)
         end_h, end_v = (end._h, 0.0) if isinstance(end, TensorBase) else number(end)
@@ -45,6 +48,7 @@ def arange(start: Tensor | Number | None = 0, *, end: Tensor | Number, step: Ten
     return own(status if status > 0 else settle(status, _arange, start_h, start_v, end_h, end_v, step_h, step_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _empty = _core.bind_Empty
+_empty_fast = _core.fast_call("Empty")
 
 
 def empty(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -56,6 +60,8 @@ def empty(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _empty_fast((size, *more) if more else size, dtype, device, requires_grad)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _empty(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
@@ -64,6 +70,7 @@ def empty(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
     return own(status if status > 0 else settle(status, _empty, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _empty_like = _core.bind_EmptyLike
+_empty_like_fast = _core.fast_call("EmptyLike")
 
 
 def empty_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -75,6 +82,8 @@ def empty_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _empty_like_fast(input, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _empty_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -82,6 +91,7 @@ def empty_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
     return own(status if status > 0 else settle(status, _empty_like, input._h, dtype_number(dtype), device_number(device), requires_grad))
 
 _eye = _core.bind_Eye
+_eye_fast = _core.fast_call("Eye")
 
 
 def eye(n: int, m: int = -1, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -94,6 +104,8 @@ def eye(n: int, m: int = -1, *, dtype: DType | None = None, device: DeviceLike |
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _eye_fast(n, m, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _eye(n, m, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -101,6 +113,7 @@ def eye(n: int, m: int = -1, *, dtype: DType | None = None, device: DeviceLike |
     return own(status if status > 0 else settle(status, _eye, n, m, dtype_number(dtype), device_number(device), requires_grad))
 
 _full = _core.bind_Full
+_full_fast = _core.fast_call("Full")
 
 
 def full(size: int | Sequence[int] = (), *more: int, fill_value: Tensor | Number, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -113,6 +126,8 @@ def full(size: int | Sequence[int] = (), *more: int, fill_value: Tensor | Number
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _full_fast((size, *more) if more else size, fill_value, dtype, device, requires_grad)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         fill_value_h, fill_value_v = (fill_value._h, 0.0) if isinstance(fill_value, TensorBase) else number(fill_value)
@@ -122,6 +137,7 @@ def full(size: int | Sequence[int] = (), *more: int, fill_value: Tensor | Number
     return own(status if status > 0 else settle(status, _full, size_list.buffer_info()[0], len(size_list), fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _full_like = _core.bind_FullLike
+_full_like_fast = _core.fast_call("FullLike")
 
 
 def full_like(input: Tensor, fill_value: Tensor | Number, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -134,6 +150,8 @@ def full_like(input: Tensor, fill_value: Tensor | Number, *, dtype: DType | None
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _full_like_fast(input, fill_value, dtype, device, requires_grad)) is not None:
+        return made
     try:
         fill_value_h, fill_value_v = (fill_value._h, 0.0) if isinstance(fill_value, TensorBase) else number(fill_value)
         status = _full_like(input._h, fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad)
@@ -142,6 +160,7 @@ def full_like(input: Tensor, fill_value: Tensor | Number, *, dtype: DType | None
     return own(status if status > 0 else settle(status, _full_like, input._h, fill_value_h, fill_value_v, dtype_number(dtype), device_number(device), requires_grad))
 
 _linspace = _core.bind_Linspace
+_linspace_fast = _core.fast_call("Linspace")
 
 
 def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -155,6 +174,8 @@ def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _linspace_fast(start, end, steps, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _linspace(start, end, steps, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -162,6 +183,7 @@ def linspace(start: float, end: float, steps: int, *, dtype: DType | None = None
     return own(status if status > 0 else settle(status, _linspace, start, end, steps, dtype_number(dtype), device_number(device), requires_grad))
 
 _logspace = _core.bind_Logspace
+_logspace_fast = _core.fast_call("Logspace")
 
 
 def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -176,6 +198,8 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _logspace_fast(start, end, steps, base, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _logspace(start, end, steps, base, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -183,6 +207,7 @@ def logspace(start: float, end: float, steps: int, base: float = 10.0, *, dtype:
     return own(status if status > 0 else settle(status, _logspace, start, end, steps, base, dtype_number(dtype), device_number(device), requires_grad))
 
 _ones = _core.bind_Ones
+_ones_fast = _core.fast_call("Ones")
 
 
 def ones(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -194,6 +219,8 @@ def ones(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _ones_fast((size, *more) if more else size, dtype, device, requires_grad)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _ones(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
@@ -202,6 +229,7 @@ def ones(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
     return own(status if status > 0 else settle(status, _ones, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _ones_like = _core.bind_OnesLike
+_ones_like_fast = _core.fast_call("OnesLike")
 
 
 def ones_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -213,6 +241,8 @@ def ones_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _ones_like_fast(input, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _ones_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -220,6 +250,7 @@ def ones_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     return own(status if status > 0 else settle(status, _ones_like, input._h, dtype_number(dtype), device_number(device), requires_grad))
 
 _tril_indices = _core.bind_TrilIndices
+_tril_indices_fast = _core.fast_call("TrilIndices")
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -233,6 +264,8 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _tril_indices_fast(row, col, offset, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _tril_indices(row, col, offset, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -240,6 +273,7 @@ def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
     return own(status if status > 0 else settle(status, _tril_indices, row, col, offset, dtype_number(dtype), device_number(device), requires_grad))
 
 _triu_indices = _core.bind_TriuIndices
+_triu_indices_fast = _core.fast_call("TriuIndices")
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -253,6 +287,8 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _triu_indices_fast(row, col, offset, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _triu_indices(row, col, offset, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -260,6 +296,7 @@ def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType | None = N
     return own(status if status > 0 else settle(status, _triu_indices, row, col, offset, dtype_number(dtype), device_number(device), requires_grad))
 
 _zeros = _core.bind_Zeros
+_zeros_fast = _core.fast_call("Zeros")
 
 
 def zeros(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -271,6 +308,8 @@ def zeros(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _zeros_fast((size, *more) if more else size, dtype, device, requires_grad)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _zeros(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad)
@@ -279,6 +318,7 @@ def zeros(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
     return own(status if status > 0 else settle(status, _zeros, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), requires_grad))
 
 _zeros_like = _core.bind_ZerosLike
+_zeros_like_fast = _core.fast_call("ZerosLike")
 
 
 def zeros_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -290,6 +330,8 @@ def zeros_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _zeros_like_fast(input, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _zeros_like(input._h, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:

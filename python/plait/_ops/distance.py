@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["cdist", "cosine_similarity", "dist", "pairwise_distance", "pdist"]
 
 _cdist = _core.bind_Cdist
+_cdist_fast = _core.fast_call("Cdist")
 
 
 def cdist(x1: Tensor, x2: Tensor | Number, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
@@ -31,6 +32,8 @@ def cdist(x1: Tensor, x2: Tensor | Number, p: float = 2.0, compute_mode: str = "
         p: the order of the norm
         compute_mode: when Euclidean distances are computed from inner products
     """
+    if (made := _cdist_fast(x1, x2, p, compute_mode)) is not None:
+        return made
     try:
         x2_h, x2_v = (x2._h, 0.0) if isinstance(x2, TensorBase) else number(x2)
         status = _cdist(x1._h, x2_h, x2_v, p, compute_mode)
@@ -39,6 +42,7 @@ def cdist(x1: Tensor, x2: Tensor | Number, p: float = 2.0, compute_mode: str = "
     return own(status if status > 0 else settle(status, _cdist, x1._h, x2_h, x2_v, p, compute_mode))
 
 _cosine_similarity = _core.bind_CosineSimilarity
+_cosine_similarity_fast = _core.fast_call("CosineSimilarity")
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
@@ -50,6 +54,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
         dim: the dimension; negative ones count from the end
         eps: the least norm to divide by
     """
+    if (made := _cosine_similarity_fast(x1, x2, dim, eps)) is not None:
+        return made
     try:
         status = _cosine_similarity(x1._h, x2._h, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -57,6 +63,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     return own(status if status > 0 else settle(status, _cosine_similarity, x1._h, x2._h, dim, eps))
 
 _dist = _core.bind_Dist
+_dist_fast = _core.fast_call("Dist")
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
@@ -66,6 +73,8 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
         other: a tensor that broadcasts
         p: the order of the norm
     """
+    if (made := _dist_fast(input, other, p)) is not None:
+        return made
     try:
         status = _dist(input._h, other._h, p)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -73,6 +82,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2.0) -> Tensor:
     return own(status if status > 0 else settle(status, _dist, input._h, other._h, p))
 
 _pairwise_distance = _core.bind_PairwiseDistance
+_pairwise_distance_fast = _core.fast_call("PairwiseDistance")
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06, keepdim: bool = False) -> Tensor:
@@ -85,6 +95,8 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
         eps: added to the differences
         keepdim: keep the last dimension with size 1
     """
+    if (made := _pairwise_distance_fast(x1, x2, p, eps, keepdim)) is not None:
+        return made
     try:
         status = _pairwise_distance(x1._h, x2._h, p, eps, keepdim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -92,6 +104,7 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-06
     return own(status if status > 0 else settle(status, _pairwise_distance, x1._h, x2._h, p, eps, keepdim))
 
 _pdist = _core.bind_Pdist
+_pdist_fast = _core.fast_call("Pdist")
 
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
@@ -100,6 +113,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     Args:
         p: the order of the norm
     """
+    if (made := _pdist_fast(input, p)) is not None:
+        return made
     try:
         status = _pdist(input._h, p)
     except (AttributeError, TypeError, OverflowError) as error:

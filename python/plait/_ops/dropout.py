@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
 
 _alpha_dropout = _core.bind_AlphaDropout
+_alpha_dropout_fast = _core.fast_call("AlphaDropout")
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -29,6 +30,8 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tenso
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _alpha_dropout_fast(input, p, training)) is not None:
+        return made
     try:
         status = _alpha_dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -36,6 +39,7 @@ def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tenso
     return own(status if status > 0 else settle(status, _alpha_dropout, input._h, p, training))
 
 _dropout = _core.bind_Dropout
+_dropout_fast = _core.fast_call("Dropout")
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -45,6 +49,8 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _dropout_fast(input, p, training)) is not None:
+        return made
     try:
         status = _dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -52,6 +58,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return own(status if status > 0 else settle(status, _dropout, input._h, p, training))
 
 _dropout1d = _core.bind_Dropout1d
+_dropout1d_fast = _core.fast_call("Dropout1d")
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -61,6 +68,8 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _dropout1d_fast(input, p, training)) is not None:
+        return made
     try:
         status = _dropout1d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -68,6 +77,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return own(status if status > 0 else settle(status, _dropout1d, input._h, p, training))
 
 _dropout2d = _core.bind_Dropout2d
+_dropout2d_fast = _core.fast_call("Dropout2d")
 
 
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -77,6 +87,8 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _dropout2d_fast(input, p, training)) is not None:
+        return made
     try:
         status = _dropout2d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -84,6 +96,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return own(status if status > 0 else settle(status, _dropout2d, input._h, p, training))
 
 _dropout3d = _core.bind_Dropout3d
+_dropout3d_fast = _core.fast_call("Dropout3d")
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -93,6 +106,8 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _dropout3d_fast(input, p, training)) is not None:
+        return made
     try:
         status = _dropout3d(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -100,6 +115,7 @@ def dropout3d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return own(status if status > 0 else settle(status, _dropout3d, input._h, p, training))
 
 _feature_alpha_dropout = _core.bind_FeatureAlphaDropout
+_feature_alpha_dropout_fast = _core.fast_call("FeatureAlphaDropout")
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
@@ -109,6 +125,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = True) 
         p: the probability of being dropped
         training: whether anything is dropped at all
     """
+    if (made := _feature_alpha_dropout_fast(input, p, training)) is not None:
+        return made
     try:
         status = _feature_alpha_dropout(input._h, p, training)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["exp", "exp_", "exp2", "exp2_", "expm1", "expm1_", "log", "log_", "log10", "log10_", "log1p", "log1p_", "log2", "log2_", "logaddexp", "logaddexp2", "rsqrt", "rsqrt_", "sqrt", "sqrt_", "xlogy", "xlogy_"]
 
 _exp = _core.bind_Exp
+_exp_fast = _core.fast_call("Exp")
 
 
 def exp(input: Tensor) -> Tensor:
     """Returns e to the power of each element."""
+    if (made := _exp_fast(input)) is not None:
+        return made
     try:
         status = _exp(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -31,10 +34,13 @@ def exp(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _exp, input._h))
 
 _exp_in_place = _core.bind_ExpInPlace
+_exp_in_place_fast = _core.fast_call("ExpInPlace")
 
 
 def exp_(input: Tensor) -> Tensor:
     """exp in place: changes `input` and returns it."""
+    if (made := _exp_in_place_fast(input)) is not None:
+        return made
     try:
         status = _exp_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -44,10 +50,13 @@ def exp_(input: Tensor) -> Tensor:
     return input
 
 _exp2 = _core.bind_Exp2
+_exp2_fast = _core.fast_call("Exp2")
 
 
 def exp2(input: Tensor) -> Tensor:
     """Returns 2 to the power of each element."""
+    if (made := _exp2_fast(input)) is not None:
+        return made
     try:
         status = _exp2(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -55,10 +64,13 @@ def exp2(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _exp2, input._h))
 
 _exp2_in_place = _core.bind_Exp2InPlace
+_exp2_in_place_fast = _core.fast_call("Exp2InPlace")
 
 
 def exp2_(input: Tensor) -> Tensor:
     """exp2 in place: changes `input` and returns it."""
+    if (made := _exp2_in_place_fast(input)) is not None:
+        return made
     try:
         status = _exp2_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -68,10 +80,13 @@ def exp2_(input: Tensor) -> Tensor:
     return input
 
 _expm1 = _core.bind_Expm1
+_expm1_fast = _core.fast_call("Expm1")
 
 
 def expm1(input: Tensor) -> Tensor:
     """Returns exp(input) - 1, accurate near 0."""
+    if (made := _expm1_fast(input)) is not None:
+        return made
     try:
         status = _expm1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -79,10 +94,13 @@ def expm1(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _expm1, input._h))
 
 _expm1_in_place = _core.bind_Expm1InPlace
+_expm1_in_place_fast = _core.fast_call("Expm1InPlace")
 
 
 def expm1_(input: Tensor) -> Tensor:
     """expm1 in place: changes `input` and returns it."""
+    if (made := _expm1_in_place_fast(input)) is not None:
+        return made
     try:
         status = _expm1_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -92,10 +110,13 @@ def expm1_(input: Tensor) -> Tensor:
     return input
 
 _log = _core.bind_Log
+_log_fast = _core.fast_call("Log")
 
 
 def log(input: Tensor) -> Tensor:
     """Returns the natural logarithm."""
+    if (made := _log_fast(input)) is not None:
+        return made
     try:
         status = _log(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -103,10 +124,13 @@ def log(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _log, input._h))
 
 _log_in_place = _core.bind_LogInPlace
+_log_in_place_fast = _core.fast_call("LogInPlace")
 
 
 def log_(input: Tensor) -> Tensor:
     """log in place: changes `input` and returns it."""
+    if (made := _log_in_place_fast(input)) is not None:
+        return made
     try:
         status = _log_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -116,10 +140,13 @@ def log_(input: Tensor) -> Tensor:
     return input
 
 _log10 = _core.bind_Log10
+_log10_fast = _core.fast_call("Log10")
 
 
 def log10(input: Tensor) -> Tensor:
     """Returns the logarithm to base 10."""
+    if (made := _log10_fast(input)) is not None:
+        return made
     try:
         status = _log10(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -127,10 +154,13 @@ def log10(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _log10, input._h))
 
 _log10_in_place = _core.bind_Log10InPlace
+_log10_in_place_fast = _core.fast_call("Log10InPlace")
 
 
 def log10_(input: Tensor) -> Tensor:
     """log10 in place: changes `input` and returns it."""
+    if (made := _log10_in_place_fast(input)) is not None:
+        return made
     try:
         status = _log10_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -140,10 +170,13 @@ def log10_(input: Tensor) -> Tensor:
     return input
 
 _log1p = _core.bind_Log1p
+_log1p_fast = _core.fast_call("Log1p")
 
 
 def log1p(input: Tensor) -> Tensor:
     """Returns log(1 + input), accurate near 0."""
+    if (made := _log1p_fast(input)) is not None:
+        return made
     try:
         status = _log1p(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -151,10 +184,13 @@ def log1p(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _log1p, input._h))
 
 _log1p_in_place = _core.bind_Log1pInPlace
+_log1p_in_place_fast = _core.fast_call("Log1pInPlace")
 
 
 def log1p_(input: Tensor) -> Tensor:
     """log1p in place: changes `input` and returns it."""
+    if (made := _log1p_in_place_fast(input)) is not None:
+        return made
     try:
         status = _log1p_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -164,10 +200,13 @@ def log1p_(input: Tensor) -> Tensor:
     return input
 
 _log2 = _core.bind_Log2
+_log2_fast = _core.fast_call("Log2")
 
 
 def log2(input: Tensor) -> Tensor:
     """Returns the logarithm to base 2."""
+    if (made := _log2_fast(input)) is not None:
+        return made
     try:
         status = _log2(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -175,10 +214,13 @@ def log2(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _log2, input._h))
 
 _log2_in_place = _core.bind_Log2InPlace
+_log2_in_place_fast = _core.fast_call("Log2InPlace")
 
 
 def log2_(input: Tensor) -> Tensor:
     """log2 in place: changes `input` and returns it."""
+    if (made := _log2_in_place_fast(input)) is not None:
+        return made
     try:
         status = _log2_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -188,6 +230,7 @@ def log2_(input: Tensor) -> Tensor:
     return input
 
 _logaddexp = _core.bind_Logaddexp
+_logaddexp_fast = _core.fast_call("Logaddexp")
 
 
 def logaddexp(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -196,6 +239,8 @@ def logaddexp(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logaddexp_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp(input._h, other_h, other_v)
@@ -204,6 +249,7 @@ def logaddexp(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _logaddexp, input._h, other_h, other_v))
 
 _logaddexp2 = _core.bind_Logaddexp2
+_logaddexp2_fast = _core.fast_call("Logaddexp2")
 
 
 def logaddexp2(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -212,6 +258,8 @@ def logaddexp2(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logaddexp2_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logaddexp2(input._h, other_h, other_v)
@@ -220,10 +268,13 @@ def logaddexp2(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _logaddexp2, input._h, other_h, other_v))
 
 _rsqrt = _core.bind_Rsqrt
+_rsqrt_fast = _core.fast_call("Rsqrt")
 
 
 def rsqrt(input: Tensor) -> Tensor:
     """Returns 1 / sqrt(input)."""
+    if (made := _rsqrt_fast(input)) is not None:
+        return made
     try:
         status = _rsqrt(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -231,10 +282,13 @@ def rsqrt(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _rsqrt, input._h))
 
 _rsqrt_in_place = _core.bind_RsqrtInPlace
+_rsqrt_in_place_fast = _core.fast_call("RsqrtInPlace")
 
 
 def rsqrt_(input: Tensor) -> Tensor:
     """rsqrt in place: changes `input` and returns it."""
+    if (made := _rsqrt_in_place_fast(input)) is not None:
+        return made
     try:
         status = _rsqrt_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -244,10 +298,13 @@ def rsqrt_(input: Tensor) -> Tensor:
     return input
 
 _sqrt = _core.bind_Sqrt
+_sqrt_fast = _core.fast_call("Sqrt")
 
 
 def sqrt(input: Tensor) -> Tensor:
     """Returns the square root."""
+    if (made := _sqrt_fast(input)) is not None:
+        return made
     try:
         status = _sqrt(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -255,10 +312,13 @@ def sqrt(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sqrt, input._h))
 
 _sqrt_in_place = _core.bind_SqrtInPlace
+_sqrt_in_place_fast = _core.fast_call("SqrtInPlace")
 
 
 def sqrt_(input: Tensor) -> Tensor:
     """sqrt in place: changes `input` and returns it."""
+    if (made := _sqrt_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sqrt_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -268,6 +328,7 @@ def sqrt_(input: Tensor) -> Tensor:
     return input
 
 _xlogy = _core.bind_Xlogy
+_xlogy_fast = _core.fast_call("Xlogy")
 
 
 def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -276,6 +337,8 @@ def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _xlogy_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy(input._h, other_h, other_v)
@@ -284,6 +347,7 @@ def xlogy(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _xlogy, input._h, other_h, other_v))
 
 _xlogy_in_place = _core.bind_XlogyInPlace
+_xlogy_in_place_fast = _core.fast_call("XlogyInPlace")
 
 
 def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -292,6 +356,8 @@ def xlogy_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _xlogy_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _xlogy_in_place(input._h, other_h, other_v)

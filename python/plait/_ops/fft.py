@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["fft_fft", "fft_fftfreq", "fft_fftn", "fft_fftshift", "fft_hfft", "fft_hfftn", "fft_ifft", "fft_ifftn", "fft_ifftshift", "fft_ihfft", "fft_ihfftn", "fft_irfft", "fft_irfftn", "fft_rfft", "fft_rfftfreq", "fft_rfftn", "istft", "stft"]
 
 _fft_fft = _core.bind_FftFft
+_fft_fft_fast = _core.fast_call("FftFft")
 
 
 def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -33,6 +34,8 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "bac
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_fft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_fft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -40,6 +43,7 @@ def fft_fft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "bac
     return own(status if status > 0 else settle(status, _fft_fft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_fftfreq = _core.bind_FftFftfreq
+_fft_fftfreq_fast = _core.fast_call("FftFftfreq")
 
 
 def fft_fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -52,6 +56,8 @@ def fft_fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: D
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _fft_fftfreq_fast(n, d, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _fft_fftfreq(n, d, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -59,6 +65,7 @@ def fft_fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: D
     return own(status if status > 0 else settle(status, _fft_fftfreq, n, d, dtype_number(dtype), device_number(device), requires_grad))
 
 _fft_fftn = _core.bind_FftFftn
+_fft_fftn_fast = _core.fast_call("FftFftn")
 
 
 def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -70,6 +77,8 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_fftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -79,6 +88,7 @@ def fft_fftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Seq
     return own(status if status > 0 else settle(status, _fft_fftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_fftshift = _core.bind_FftFftshift
+_fft_fftshift_fast = _core.fast_call("FftFftshift")
 
 
 def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -87,6 +97,8 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
     Args:
         dim: the dimensions that are moved, by default all
     """
+    if (made := _fft_fftshift_fast(input, dim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _fft_fftshift(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
@@ -95,6 +107,7 @@ def fft_fftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tenso
     return own(status if status > 0 else settle(status, _fft_fftshift, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _fft_hfft = _core.bind_FftHfft
+_fft_hfft_fast = _core.fast_call("FftHfft")
 
 
 def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -107,6 +120,8 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_hfft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_hfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -114,6 +129,7 @@ def fft_hfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     return own(status if status > 0 else settle(status, _fft_hfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_hfftn = _core.bind_FftHfftn
+_fft_hfftn_fast = _core.fast_call("FftHfftn")
 
 
 def fft_hfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -126,6 +142,8 @@ def fft_hfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_hfftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -135,6 +153,7 @@ def fft_hfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     return own(status if status > 0 else settle(status, _fft_hfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_ifft = _core.bind_FftIfft
+_fft_ifft_fast = _core.fast_call("FftIfft")
 
 
 def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -146,6 +165,8 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_ifft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_ifft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -153,6 +174,7 @@ def fft_ifft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     return own(status if status > 0 else settle(status, _fft_ifft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_ifftn = _core.bind_FftIfftn
+_fft_ifftn_fast = _core.fast_call("FftIfftn")
 
 
 def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -164,6 +186,8 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_ifftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -173,6 +197,7 @@ def fft_ifftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     return own(status if status > 0 else settle(status, _fft_ifftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_ifftshift = _core.bind_FftIfftshift
+_fft_ifftshift_fast = _core.fast_call("FftIfftshift")
 
 
 def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -181,6 +206,8 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
     Args:
         dim: the dimensions that are moved, by default all
     """
+    if (made := _fft_ifftshift_fast(input, dim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _fft_ifftshift(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
@@ -189,6 +216,7 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
     return own(status if status > 0 else settle(status, _fft_ifftshift, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _fft_ihfft = _core.bind_FftIhfft
+_fft_ihfft_fast = _core.fast_call("FftIhfft")
 
 
 def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -200,6 +228,8 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_ihfft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_ihfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -207,6 +237,7 @@ def fft_ihfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
     return own(status if status > 0 else settle(status, _fft_ihfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_ihfftn = _core.bind_FftIhfftn
+_fft_ihfftn_fast = _core.fast_call("FftIhfftn")
 
 
 def fft_ihfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -218,6 +249,8 @@ def fft_ihfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_ihfftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -227,6 +260,7 @@ def fft_ihfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
     return own(status if status > 0 else settle(status, _fft_ihfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_irfft = _core.bind_FftIrfft
+_fft_irfft_fast = _core.fast_call("FftIrfft")
 
 
 def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -238,6 +272,8 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_irfft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_irfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -245,6 +281,7 @@ def fft_irfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "b
     return own(status if status > 0 else settle(status, _fft_irfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_irfftn = _core.bind_FftIrfftn
+_fft_irfftn_fast = _core.fast_call("FftIrfftn")
 
 
 def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -256,6 +293,8 @@ def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_irfftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -265,6 +304,7 @@ def fft_irfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | S
     return own(status if status > 0 else settle(status, _fft_irfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _fft_rfft = _core.bind_FftRfft
+_fft_rfft_fast = _core.fast_call("FftRfft")
 
 
 def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "backward") -> Tensor:
@@ -276,6 +316,8 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_rfft_fast(input, n, dim, norm)) is not None:
+        return made
     try:
         status = _fft_rfft(input._h, 0 if n is None else n, n is not None, dim, norm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -283,6 +325,7 @@ def fft_rfft(input: Tensor, n: int | None = None, dim: int = -1, norm: str = "ba
     return own(status if status > 0 else settle(status, _fft_rfft, input._h, 0 if n is None else n, n is not None, dim, norm))
 
 _fft_rfftfreq = _core.bind_FftRfftfreq
+_fft_rfftfreq_fast = _core.fast_call("FftRfftfreq")
 
 
 def fft_rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: DeviceLike | None = None, requires_grad: bool = False) -> Tensor:
@@ -295,6 +338,8 @@ def fft_rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: 
         device: where the result goes
         requires_grad: whether the result collects its gradient
     """
+    if (made := _fft_rfftfreq_fast(n, d, dtype, device, requires_grad)) is not None:
+        return made
     try:
         status = _fft_rfftfreq(n, d, dtype_number(dtype), device_number(device), requires_grad)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -302,6 +347,7 @@ def fft_rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, device: 
     return own(status if status > 0 else settle(status, _fft_rfftfreq, n, d, dtype_number(dtype), device_number(device), requires_grad))
 
 _fft_rfftn = _core.bind_FftRfftn
+_fft_rfftn_fast = _core.fast_call("FftRfftn")
 
 
 def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
@@ -314,6 +360,8 @@ def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
         norm: what a transform to frequencies is divided by: nothing ("backward"), n ("forward"), or the
             square root of n ("ortho"); that back is divided by the rest of n
     """
+    if (made := _fft_rfftn_fast(input, s, dim, norm)) is not None:
+        return made
     try:
         s_list = None if s is None else int_list(s)
         dim_list = None if dim is None else int_list(dim)
@@ -323,6 +371,7 @@ def fft_rfftn(input: Tensor, s: int | Sequence[int] | None = None, dim: int | Se
     return own(status if status > 0 else settle(status, _fft_rfftn, input._h, 0 if s_list is None else s_list.buffer_info()[0], -1 if s_list is None else len(s_list), 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), norm))
 
 _istft = _core.bind_Istft
+_istft_fast = _core.fast_call("Istft")
 
 
 def istft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: int | None = None, win_length: int | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False) -> Tensor:
@@ -341,6 +390,8 @@ def istft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: i
         length: the length of the signal, by default what the frames have
         return_complex: the signal is complex
     """
+    if (made := _istft_fast(input, n_fft, window, hop_length, win_length, center, normalized, onesided, length, return_complex)) is not None:
+        return made
     try:
         wait_value(input._h)
         wait_value(0 if window is None else window._h)
@@ -350,6 +401,7 @@ def istft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: i
     return own(status if status > 0 else settle(status, _istft, input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, normalized, False if onesided is None else onesided, onesided is not None, 0 if length is None else length, length is not None, return_complex))
 
 _stft = _core.bind_Stft
+_stft_fast = _core.fast_call("Stft")
 
 
 def stft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: int | None = None, win_length: int | None = None, center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None) -> Tensor:
@@ -367,6 +419,8 @@ def stft(input: Tensor, n_fft: int, window: Tensor | None = None, hop_length: in
         normalized: divide by the square root of n_fft
         onesided: only frequencies 0 to n_fft // 2: by default where signal and window are real
     """
+    if (made := _stft_fast(input, n_fft, window, hop_length, win_length, center, pad_mode, normalized, onesided)) is not None:
+        return made
     try:
         status = _stft(input._h, n_fft, 0 if window is None else window._h, 0 if hop_length is None else hop_length, hop_length is not None, 0 if win_length is None else win_length, win_length is not None, center, pad_mode, normalized, False if onesided is None else onesided, onesided is not None)
     except (AttributeError, TypeError, OverflowError) as error:

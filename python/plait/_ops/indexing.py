@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["diagonal_scatter", "embedding", "embedding_bag", "embedding_renorm_", "gather", "index", "index_add", "index_add_", "index_copy", "index_copy_", "index_fill", "index_fill_", "index_put", "index_put_", "index_reduce", "index_reduce_", "index_select", "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "nonzero", "one_hot", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "select_scatter", "slice_scatter", "take", "take_along_dim", "where"]
 
 _diagonal_scatter = _core.bind_DiagonalScatter
+_diagonal_scatter_fast = _core.fast_call("DiagonalScatter")
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -31,6 +32,8 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
         dim1: the dimension of the rows
         dim2: the dimension of the columns
     """
+    if (made := _diagonal_scatter_fast(input, src, offset, dim1, dim2)) is not None:
+        return made
     try:
         status = _diagonal_scatter(input._h, src._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -38,6 +41,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return own(status if status > 0 else settle(status, _diagonal_scatter, input._h, src._h, offset, dim1, dim2))
 
 _embedding = _core.bind_Embedding
+_embedding_fast = _core.fast_call("Embedding")
 
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
@@ -50,6 +54,8 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
         scale_grad_by_freq: whether gradients are divided by how often a row was used
         sparse: whether the gradient of the weight is a sparse tensor
     """
+    if (made := _embedding_fast(input, weight, padding_idx, scale_grad_by_freq, sparse)) is not None:
+        return made
     try:
         status = _embedding(input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -57,6 +63,7 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, sca
     return own(status if status > 0 else settle(status, _embedding, input._h, weight._h, 0 if padding_idx is None else padding_idx, padding_idx is not None, scale_grad_by_freq, sparse))
 
 _embedding_bag = _core.bind_EmbeddingBag
+_embedding_bag_fast = _core.fast_call("EmbeddingBag")
 
 
 def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None) -> Tensor:
@@ -73,6 +80,8 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         include_last_offset: whether the last offset is an end
         padding_idx: a row that counts for nothing
     """
+    if (made := _embedding_bag_fast(input, weight, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)) is not None:
+        return made
     try:
         status = _embedding_bag(input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -80,6 +89,7 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     return own(status if status > 0 else settle(status, _embedding_bag, input._h, weight._h, 0 if offsets is None else offsets._h, scale_grad_by_freq, mode, sparse, 0 if per_sample_weights is None else per_sample_weights._h, include_last_offset, 0 if padding_idx is None else padding_idx, padding_idx is not None))
 
 _embedding_renorm_in_place = _core.bind_EmbeddingRenormInPlace
+_embedding_renorm_in_place_fast = _core.fast_call("EmbeddingRenormInPlace")
 
 
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
@@ -91,6 +101,8 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
         max_norm: the largest norm that is left as it is
         norm_type: the order of the norm
     """
+    if (made := _embedding_renorm_in_place_fast(input, indices, max_norm, norm_type)) is not None:
+        return made
     try:
         wait_value(input._h)
         wait_value(indices._h)
@@ -102,6 +114,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     return input
 
 _gather = _core.bind_Gather
+_gather_fast = _core.fast_call("Gather")
 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -111,6 +124,8 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
         dim: the dimension
         index: the indices, int64 or int32
     """
+    if (made := _gather_fast(input, dim, index)) is not None:
+        return made
     try:
         status = _gather(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -118,6 +133,7 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _gather, input._h, dim, index._h))
 
 _index = _core.bind_Index
+_index_fast = _core.fast_call("Index")
 
 
 def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
@@ -126,6 +142,8 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
     Args:
         indices: an index tensor or mask for each dimension; absent ones take it whole
     """
+    if (made := _index_fast(input, indices)) is not None:
+        return made
     try:
         indices_list = handles(indices)
         wait_value(input._h)
@@ -136,6 +154,7 @@ def index(input: Tensor, indices: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _index, input._h, indices_list.buffer_info()[0], len(indices_list)))
 
 _index_add = _core.bind_IndexAdd
+_index_add_fast = _core.fast_call("IndexAdd")
 
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1.0) -> Tensor:
@@ -147,6 +166,8 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: flo
         source: the values
         alpha: a factor of the values
     """
+    if (made := _index_add_fast(input, dim, index, source, alpha)) is not None:
+        return made
     try:
         status = _index_add(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -154,6 +175,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: flo
     return own(status if status > 0 else settle(status, _index_add, input._h, dim, index._h, source._h, alpha))
 
 _index_add_in_place = _core.bind_IndexAddInPlace
+_index_add_in_place_fast = _core.fast_call("IndexAddInPlace")
 
 
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float = 1.0) -> Tensor:
@@ -165,6 +187,8 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
         source: the values
         alpha: a factor of the values
     """
+    if (made := _index_add_in_place_fast(input, dim, index, source, alpha)) is not None:
+        return made
     try:
         status = _index_add_in_place(input._h, dim, index._h, source._h, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -174,6 +198,7 @@ def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, alpha: fl
     return input
 
 _index_copy = _core.bind_IndexCopy
+_index_copy_fast = _core.fast_call("IndexCopy")
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -184,6 +209,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
         index: the indices, int64 or int32
         source: the values
     """
+    if (made := _index_copy_fast(input, dim, index, source)) is not None:
+        return made
     try:
         status = _index_copy(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -191,6 +218,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
     return own(status if status > 0 else settle(status, _index_copy, input._h, dim, index._h, source._h))
 
 _index_copy_in_place = _core.bind_IndexCopyInPlace
+_index_copy_in_place_fast = _core.fast_call("IndexCopyInPlace")
 
 
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -201,6 +229,8 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
         index: the indices, int64 or int32
         source: the values
     """
+    if (made := _index_copy_in_place_fast(input, dim, index, source)) is not None:
+        return made
     try:
         status = _index_copy_in_place(input._h, dim, index._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -210,6 +240,7 @@ def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tenso
     return input
 
 _index_fill = _core.bind_IndexFill
+_index_fill_fast = _core.fast_call("IndexFill")
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -220,6 +251,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
         index: the indices, int64 or int32
         value: a number or a 0-d tensor
     """
+    if (made := _index_fill_fast(input, dim, index, value)) is not None:
+        return made
     try:
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill(input._h, dim, index._h, value_h, value_v)
@@ -228,6 +261,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
     return own(status if status > 0 else settle(status, _index_fill, input._h, dim, index._h, value_h, value_v))
 
 _index_fill_in_place = _core.bind_IndexFillInPlace
+_index_fill_in_place_fast = _core.fast_call("IndexFillInPlace")
 
 
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
@@ -238,6 +272,8 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
         index: the indices, int64 or int32
         value: a number or a 0-d tensor
     """
+    if (made := _index_fill_in_place_fast(input, dim, index, value)) is not None:
+        return made
     try:
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
         status = _index_fill_in_place(input._h, dim, index._h, value_h, value_v)
@@ -248,6 +284,7 @@ def index_fill_(input: Tensor, dim: int, index: Tensor, value: Tensor | Number) 
     return input
 
 _index_put = _core.bind_IndexPut
+_index_put_fast = _core.fast_call("IndexPut")
 
 
 def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
@@ -258,6 +295,8 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
         values: a tensor that broadcasts, or a number
         accumulate: whether values are added
     """
+    if (made := _index_put_fast(input, indices, values, accumulate)) is not None:
+        return made
     try:
         indices_list = handles(indices)
         values_h, values_v = (values._h, 0.0) if isinstance(values, TensorBase) else number(values)
@@ -269,6 +308,7 @@ def index_put(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number,
     return own(status if status > 0 else settle(status, _index_put, input._h, indices_list.buffer_info()[0], len(indices_list), values_h, values_v, accumulate))
 
 _index_put_in_place = _core.bind_IndexPutInPlace
+_index_put_in_place_fast = _core.fast_call("IndexPutInPlace")
 
 
 def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number, accumulate: bool = False) -> Tensor:
@@ -279,6 +319,8 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
         values: a tensor that broadcasts, or a number
         accumulate: whether values are added
     """
+    if (made := _index_put_in_place_fast(input, indices, values, accumulate)) is not None:
+        return made
     try:
         indices_list = handles(indices)
         values_h, values_v = (values._h, 0.0) if isinstance(values, TensorBase) else number(values)
@@ -292,6 +334,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor], values: Tensor | Number
     return input
 
 _index_reduce = _core.bind_IndexReduce
+_index_reduce_fast = _core.fast_call("IndexReduce")
 
 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
@@ -304,6 +347,8 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
         reduce: sum, prod, mean, amax or amin
         include_self: whether the elements that are there take part
     """
+    if (made := _index_reduce_fast(input, dim, index, source, reduce, include_self)) is not None:
+        return made
     try:
         status = _index_reduce(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -311,6 +356,7 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return own(status if status > 0 else settle(status, _index_reduce, input._h, dim, index._h, source._h, reduce, include_self))
 
 _index_reduce_in_place = _core.bind_IndexReduceInPlace
+_index_reduce_in_place_fast = _core.fast_call("IndexReduceInPlace")
 
 
 def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, include_self: bool = True) -> Tensor:
@@ -323,6 +369,8 @@ def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce
         reduce: sum, prod, mean, amax or amin
         include_self: whether the elements that are there take part
     """
+    if (made := _index_reduce_in_place_fast(input, dim, index, source, reduce, include_self)) is not None:
+        return made
     try:
         status = _index_reduce_in_place(input._h, dim, index._h, source._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -332,6 +380,7 @@ def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce
     return input
 
 _index_select = _core.bind_IndexSelect
+_index_select_fast = _core.fast_call("IndexSelect")
 
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
@@ -341,6 +390,8 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         dim: the dimension
         index: the indices, int64 or int32
     """
+    if (made := _index_select_fast(input, dim, index)) is not None:
+        return made
     try:
         status = _index_select(input._h, dim, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -348,6 +399,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _index_select, input._h, dim, index._h))
 
 _masked_fill = _core.bind_MaskedFill
+_masked_fill_fast = _core.fast_call("MaskedFill")
 
 
 def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
@@ -357,6 +409,8 @@ def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) ->
         mask: a bool tensor that broadcasts
         value: a number or a 0-d tensor
     """
+    if (made := _masked_fill_fast(input, mask, value)) is not None:
+        return made
     try:
         mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
@@ -366,6 +420,7 @@ def masked_fill(input: Tensor, mask: Tensor | Number, value: Tensor | Number) ->
     return own(status if status > 0 else settle(status, _masked_fill, input._h, mask_h, mask_v, value_h, value_v))
 
 _masked_fill_in_place = _core.bind_MaskedFillInPlace
+_masked_fill_in_place_fast = _core.fast_call("MaskedFillInPlace")
 
 
 def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -> Tensor:
@@ -375,6 +430,8 @@ def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -
         mask: a bool tensor that broadcasts
         value: a number or a 0-d tensor
     """
+    if (made := _masked_fill_in_place_fast(input, mask, value)) is not None:
+        return made
     try:
         mask_h, mask_v = (mask._h, 0.0) if isinstance(mask, TensorBase) else number(mask)
         value_h, value_v = (value._h, 0.0) if isinstance(value, TensorBase) else number(value)
@@ -386,6 +443,7 @@ def masked_fill_(input: Tensor, mask: Tensor | Number, value: Tensor | Number) -
     return input
 
 _masked_scatter = _core.bind_MaskedScatter
+_masked_scatter_fast = _core.fast_call("MaskedScatter")
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -395,6 +453,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         mask: bools that broadcast
         source: the values
     """
+    if (made := _masked_scatter_fast(input, mask, source)) is not None:
+        return made
     try:
         status = _masked_scatter(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -402,6 +462,7 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _masked_scatter, input._h, mask._h, source._h))
 
 _masked_scatter_in_place = _core.bind_MaskedScatterInPlace
+_masked_scatter_in_place_fast = _core.fast_call("MaskedScatterInPlace")
 
 
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -411,6 +472,8 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         mask: bools that broadcast
         source: the values
     """
+    if (made := _masked_scatter_in_place_fast(input, mask, source)) is not None:
+        return made
     try:
         status = _masked_scatter_in_place(input._h, mask._h, source._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -420,6 +483,7 @@ def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return input
 
 _masked_select = _core.bind_MaskedSelect
+_masked_select_fast = _core.fast_call("MaskedSelect")
 
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
@@ -428,6 +492,8 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     Args:
         mask: bools that broadcast
     """
+    if (made := _masked_select_fast(input, mask)) is not None:
+        return made
     try:
         wait_value(input._h)
         wait_value(mask._h)
@@ -437,10 +503,13 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _masked_select, input._h, mask._h))
 
 _nonzero = _core.bind_Nonzero
+_nonzero_fast = _core.fast_call("Nonzero")
 
 
 def nonzero(input: Tensor) -> Tensor:
     """The coordinates of the elements that are not zero."""
+    if (made := _nonzero_fast(input)) is not None:
+        return made
     try:
         wait_value(input._h)
         status = _nonzero(input._h)
@@ -449,6 +518,7 @@ def nonzero(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _nonzero, input._h))
 
 _one_hot = _core.bind_OneHot
+_one_hot_fast = _core.fast_call("OneHot")
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
@@ -457,6 +527,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     Args:
         num_classes: how long the vectors are; -1: as the largest index needs
     """
+    if (made := _one_hot_fast(input, num_classes)) is not None:
+        return made
     try:
         wait_value(input._h)
         status = _one_hot(input._h, num_classes)
@@ -465,6 +537,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return own(status if status > 0 else settle(status, _one_hot, input._h, num_classes))
 
 _put = _core.bind_Put
+_put_fast = _core.fast_call("Put")
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -475,6 +548,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
         source: the values
         accumulate: whether values are added
     """
+    if (made := _put_fast(input, index, source, accumulate)) is not None:
+        return made
     try:
         status = _put(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -482,6 +557,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return own(status if status > 0 else settle(status, _put, input._h, index._h, source._h, accumulate))
 
 _put_in_place = _core.bind_PutInPlace
+_put_in_place_fast = _core.fast_call("PutInPlace")
 
 
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
@@ -492,6 +568,8 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
         source: the values
         accumulate: whether values are added
     """
+    if (made := _put_in_place_fast(input, index, source, accumulate)) is not None:
+        return made
     try:
         status = _put_in_place(input._h, index._h, source._h, accumulate)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -501,6 +579,7 @@ def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False)
     return input
 
 _scatter = _core.bind_Scatter
+_scatter_fast = _core.fast_call("Scatter")
 
 
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Tensor:
@@ -511,6 +590,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Ten
         index: the indices, int64 or int32
         src: the values, or a number
     """
+    if (made := _scatter_fast(input, dim, index, src)) is not None:
+        return made
     try:
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter(input._h, dim, index._h, src_h, src_v)
@@ -519,6 +600,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Ten
     return own(status if status > 0 else settle(status, _scatter, input._h, dim, index._h, src_h, src_v))
 
 _scatter_in_place = _core.bind_ScatterInPlace
+_scatter_in_place_fast = _core.fast_call("ScatterInPlace")
 
 
 def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Tensor:
@@ -529,6 +611,8 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Te
         index: the indices, int64 or int32
         src: the values, or a number
     """
+    if (made := _scatter_in_place_fast(input, dim, index, src)) is not None:
+        return made
     try:
         src_h, src_v = (src._h, 0.0) if isinstance(src, TensorBase) else number(src)
         status = _scatter_in_place(input._h, dim, index._h, src_h, src_v)
@@ -539,6 +623,7 @@ def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number) -> Te
     return input
 
 _scatter_add = _core.bind_ScatterAdd
+_scatter_add_fast = _core.fast_call("ScatterAdd")
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -549,6 +634,8 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         index: the indices, int64 or int32
         src: the values
     """
+    if (made := _scatter_add_fast(input, dim, index, src)) is not None:
+        return made
     try:
         status = _scatter_add(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -556,6 +643,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _scatter_add, input._h, dim, index._h, src._h))
 
 _scatter_add_in_place = _core.bind_ScatterAddInPlace
+_scatter_add_in_place_fast = _core.fast_call("ScatterAddInPlace")
 
 
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
@@ -566,6 +654,8 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         index: the indices, int64 or int32
         src: the values
     """
+    if (made := _scatter_add_in_place_fast(input, dim, index, src)) is not None:
+        return made
     try:
         status = _scatter_add_in_place(input._h, dim, index._h, src._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -575,6 +665,7 @@ def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return input
 
 _scatter_reduce = _core.bind_ScatterReduce
+_scatter_reduce_fast = _core.fast_call("ScatterReduce")
 
 
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Tensor:
@@ -587,6 +678,8 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
         reduce: sum, prod, mean, amax or amin
         include_self: whether the elements of input take part
     """
+    if (made := _scatter_reduce_fast(input, dim, index, src, reduce, include_self)) is not None:
+        return made
     try:
         status = _scatter_reduce(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -594,6 +687,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     return own(status if status > 0 else settle(status, _scatter_reduce, input._h, dim, index._h, src._h, reduce, include_self))
 
 _scatter_reduce_in_place = _core.bind_ScatterReduceInPlace
+_scatter_reduce_in_place_fast = _core.fast_call("ScatterReduceInPlace")
 
 
 def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True) -> Tensor:
@@ -606,6 +700,8 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
         reduce: sum, prod, mean, amax or amin
         include_self: whether the elements of input take part
     """
+    if (made := _scatter_reduce_in_place_fast(input, dim, index, src, reduce, include_self)) is not None:
+        return made
     try:
         status = _scatter_reduce_in_place(input._h, dim, index._h, src._h, reduce, include_self)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -615,6 +711,7 @@ def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce:
     return input
 
 _select_scatter = _core.bind_SelectScatter
+_select_scatter_fast = _core.fast_call("SelectScatter")
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -625,6 +722,8 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         dim: the dimension; negative ones count from the end
         index: which
     """
+    if (made := _select_scatter_fast(input, src, dim, index)) is not None:
+        return made
     try:
         status = _select_scatter(input._h, src._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -632,6 +731,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return own(status if status > 0 else settle(status, _select_scatter, input._h, src._h, dim, index))
 
 _slice_scatter = _core.bind_SliceScatter
+_slice_scatter_fast = _core.fast_call("SliceScatter")
 
 
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end: int = 4611686018427387904, step: int = 1) -> Tensor:
@@ -644,6 +744,8 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end:
         end: the index to stop before
         step: the distance of indices
     """
+    if (made := _slice_scatter_fast(input, src, dim, start, end, step)) is not None:
+        return made
     try:
         status = _slice_scatter(input._h, src._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -651,6 +753,7 @@ def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int = 0, end:
     return own(status if status > 0 else settle(status, _slice_scatter, input._h, src._h, dim, start, end, step))
 
 _take = _core.bind_Take
+_take_fast = _core.fast_call("Take")
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
@@ -659,6 +762,8 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     Args:
         index: the indices, int64 or int32
     """
+    if (made := _take_fast(input, index)) is not None:
+        return made
     try:
         status = _take(input._h, index._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -666,6 +771,7 @@ def take(input: Tensor, index: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _take, input._h, index._h))
 
 _take_along_dim = _core.bind_TakeAlongDim
+_take_along_dim_fast = _core.fast_call("TakeAlongDim")
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -675,6 +781,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         indices: the indices
         dim: the dimension; none: flat
     """
+    if (made := _take_along_dim_fast(input, indices, dim)) is not None:
+        return made
     try:
         status = _take_along_dim(input._h, indices._h, 0 if dim is None else dim, dim is not None)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -682,6 +790,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return own(status if status > 0 else settle(status, _take_along_dim, input._h, indices._h, 0 if dim is None else dim, dim is not None))
 
 _where = _core.bind_Where
+_where_fast = _core.fast_call("Where")
 
 
 def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> Tensor:
@@ -691,6 +800,8 @@ def where(condition: Tensor, input: Tensor | Number, other: Tensor | Number) -> 
         condition: a bool tensor
         other: the values where the condition is false
     """
+    if (made := _where_fast(condition, input, other)) is not None:
+        return made
     try:
         input_h, input_v = (input._h, 0.0) if isinstance(input, TensorBase) else number(input)
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["affine_grid", "channel_shuffle", "grid_sample", "interpolate", "pixel_shuffle", "pixel_unshuffle"]
 
 _affine_grid = _core.bind_AffineGrid
+_affine_grid_fast = _core.fast_call("AffineGrid")
 
 
 def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = False) -> Tensor:
@@ -30,6 +31,8 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
         size: the shape of the images that the grid is for, [N, C, H, W] or [N, C, D, H, W]
         align_corners: whether -1 and 1 are the centres of the outermost elements
     """
+    if (made := _affine_grid_fast(theta, size, align_corners)) is not None:
+        return made
     try:
         size_list = int_list(size)
         status = _affine_grid(theta._h, size_list.buffer_info()[0], len(size_list), align_corners)
@@ -38,6 +41,7 @@ def affine_grid(theta: Tensor, size: int | Sequence[int], align_corners: bool = 
     return own(status if status > 0 else settle(status, _affine_grid, theta._h, size_list.buffer_info()[0], len(size_list), align_corners))
 
 _channel_shuffle = _core.bind_ChannelShuffle
+_channel_shuffle_fast = _core.fast_call("ChannelShuffle")
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -46,6 +50,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     Args:
         groups: how many groups
     """
+    if (made := _channel_shuffle_fast(input, groups)) is not None:
+        return made
     try:
         status = _channel_shuffle(input._h, groups)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -53,6 +59,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return own(status if status > 0 else settle(status, _channel_shuffle, input._h, groups))
 
 _grid_sample = _core.bind_GridSample
+_grid_sample_fast = _core.fast_call("GridSample")
 
 
 def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False) -> Tensor:
@@ -64,6 +71,8 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
         padding_mode: zeros, border or reflection
         align_corners: whether -1 and 1 are the centres of the outermost elements
     """
+    if (made := _grid_sample_fast(input, grid, mode, padding_mode, align_corners)) is not None:
+        return made
     try:
         status = _grid_sample(input._h, grid._h, mode, padding_mode, align_corners)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -71,6 +80,7 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mod
     return own(status if status > 0 else settle(status, _grid_sample, input._h, grid._h, mode, padding_mode, align_corners))
 
 _interpolate = _core.bind_Interpolate
+_interpolate_fast = _core.fast_call("Interpolate")
 
 
 def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False, antialias: bool = False) -> Tensor:
@@ -85,6 +95,8 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
         antialias: whether an element of a smaller image is made of all that are in its place: for bilinear,
             bicubic and lanczos, which wants it
     """
+    if (made := _interpolate_fast(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)) is not None:
+        return made
     try:
         size_list = None if size is None else int_list(size)
         scale_factor_list = None if scale_factor is None else float_list(scale_factor)
@@ -94,6 +106,7 @@ def interpolate(input: Tensor, size: int | Sequence[int] | None = None, scale_fa
     return own(status if status > 0 else settle(status, _interpolate, input._h, 0 if size_list is None else size_list.buffer_info()[0], -1 if size_list is None else len(size_list), 0 if scale_factor_list is None else scale_factor_list.buffer_info()[0], -1 if scale_factor_list is None else len(scale_factor_list), mode, align_corners, recompute_scale_factor, antialias))
 
 _pixel_shuffle = _core.bind_PixelShuffle
+_pixel_shuffle_fast = _core.fast_call("PixelShuffle")
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
@@ -102,6 +115,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     Args:
         upscale_factor: r
     """
+    if (made := _pixel_shuffle_fast(input, upscale_factor)) is not None:
+        return made
     try:
         status = _pixel_shuffle(input._h, upscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -109,6 +124,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return own(status if status > 0 else settle(status, _pixel_shuffle, input._h, upscale_factor))
 
 _pixel_unshuffle = _core.bind_PixelUnshuffle
+_pixel_unshuffle_fast = _core.fast_call("PixelUnshuffle")
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -117,6 +133,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     Args:
         downscale_factor: r
     """
+    if (made := _pixel_unshuffle_fast(input, downscale_factor)) is not None:
+        return made
     try:
         status = _pixel_unshuffle(input._h, downscale_factor)
     except (AttributeError, TypeError, OverflowError) as error:

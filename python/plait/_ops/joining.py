@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["block_diag", "cartesian_prod", "cat", "column_stack", "combinations", "dstack", "hstack", "meshgrid", "stack", "vstack"]
 
 _block_diag = _core.bind_BlockDiag
+_block_diag_fast = _core.fast_call("BlockDiag")
 
 
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
@@ -28,6 +29,8 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: the tensors
     """
+    if (made := _block_diag_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _block_diag(tensors_list.buffer_info()[0], len(tensors_list))
@@ -36,6 +39,7 @@ def block_diag(tensors: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _block_diag, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cartesian_prod = _core.bind_CartesianProd
+_cartesian_prod_fast = _core.fast_call("CartesianProd")
 
 
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
@@ -44,6 +48,8 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     Args:
         tensors: vectors
     """
+    if (made := _cartesian_prod_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _cartesian_prod(tensors_list.buffer_info()[0], len(tensors_list))
@@ -52,6 +58,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _cartesian_prod, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _cat = _core.bind_Cat
+_cat_fast = _core.fast_call("Cat")
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -61,6 +68,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors: what is joined
         dim: the dimension
     """
+    if (made := _cat_fast(tensors, dim)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _cat(tensors_list.buffer_info()[0], len(tensors_list), dim)
@@ -69,6 +78,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _cat, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _column_stack = _core.bind_ColumnStack
+_column_stack_fast = _core.fast_call("ColumnStack")
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
@@ -77,6 +87,8 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: what is joined
     """
+    if (made := _column_stack_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _column_stack(tensors_list.buffer_info()[0], len(tensors_list))
@@ -85,6 +97,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _column_stack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _combinations = _core.bind_Combinations
+_combinations_fast = _core.fast_call("Combinations")
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -94,6 +107,8 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         r: how many elements
         with_replacement: whether an element may be chosen several times
     """
+    if (made := _combinations_fast(input, r, with_replacement)) is not None:
+        return made
     try:
         status = _combinations(input._h, r, with_replacement)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -101,6 +116,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return own(status if status > 0 else settle(status, _combinations, input._h, r, with_replacement))
 
 _dstack = _core.bind_Dstack
+_dstack_fast = _core.fast_call("Dstack")
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -109,6 +125,8 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: what is joined
     """
+    if (made := _dstack_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _dstack(tensors_list.buffer_info()[0], len(tensors_list))
@@ -117,6 +135,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _dstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _hstack = _core.bind_Hstack
+_hstack_fast = _core.fast_call("Hstack")
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -125,6 +144,8 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: what is joined
     """
+    if (made := _hstack_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _hstack(tensors_list.buffer_info()[0], len(tensors_list))
@@ -133,6 +154,7 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _hstack, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _meshgrid = _core.bind_Meshgrid
+_meshgrid_fast = _core.fast_call("Meshgrid")
 
 
 def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
@@ -142,6 +164,8 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
         tensors: vectors
         indexing: ij, or xy for the first two dimensions swapped
     """
+    if (made := _meshgrid_fast(tensors, indexing)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _meshgrid(tensors_list.buffer_info()[0], len(tensors_list), indexing)
@@ -150,6 +174,7 @@ def meshgrid(tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, .
     return own_list(status if status > 0 else settle(status, _meshgrid, tensors_list.buffer_info()[0], len(tensors_list), indexing))
 
 _stack = _core.bind_Stack
+_stack_fast = _core.fast_call("Stack")
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -159,6 +184,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensors: what is joined
         dim: the dimension
     """
+    if (made := _stack_fast(tensors, dim)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _stack(tensors_list.buffer_info()[0], len(tensors_list), dim)
@@ -167,6 +194,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _stack, tensors_list.buffer_info()[0], len(tensors_list), dim))
 
 _vstack = _core.bind_Vstack
+_vstack_fast = _core.fast_call("Vstack")
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
@@ -175,6 +203,8 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: what is joined
     """
+    if (made := _vstack_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _vstack(tensors_list.buffer_info()[0], len(tensors_list))

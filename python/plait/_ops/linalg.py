@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["cross", "geqrf", "linalg_cholesky", "linalg_cholesky_ex", "linalg_det", "linalg_eig", "linalg_eigh", "linalg_eigvals", "linalg_eigvalsh", "linalg_householder_product", "linalg_inv", "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_matrix_norm", "linalg_pinv", "linalg_qr", "linalg_slogdet", "linalg_solve", "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_unpack", "ormqr", "trace", "vander"]
 
 _cross = _core.bind_Cross
+_cross_fast = _core.fast_call("Cross")
 
 
 def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
@@ -30,6 +31,8 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
         other: the other vectors
         dim: the dimension; negative ones count from the end
     """
+    if (made := _cross_fast(input, other, dim)) is not None:
+        return made
     try:
         status = _cross(input._h, other._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -37,6 +40,7 @@ def cross(input: Tensor, other: Tensor, dim: int = -1) -> Tensor:
     return own(status if status > 0 else settle(status, _cross, input._h, other._h, dim))
 
 _geqrf = _core.bind_Geqrf
+_geqrf_fast = _core.fast_call("Geqrf")
 
 
 def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,6 +49,8 @@ def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         input: matrices [*, m, n]
     """
+    if (made := _geqrf_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _geqrf(input._h, out_.buffer_info()[0])
@@ -55,6 +61,7 @@ def geqrf(input: Tensor) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _linalg_cholesky = _core.bind_LinalgCholesky
+_linalg_cholesky_fast = _core.fast_call("LinalgCholesky")
 
 
 def linalg_cholesky(input: Tensor, upper: bool = False, UPLO: str = "") -> Tensor:
@@ -66,6 +73,8 @@ def linalg_cholesky(input: Tensor, upper: bool = False, UPLO: str = "") -> Tenso
         UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
             taken
     """
+    if (made := _linalg_cholesky_fast(input, upper, UPLO)) is not None:
+        return made
     try:
         status = _linalg_cholesky(input._h, upper, UPLO)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -73,6 +82,7 @@ def linalg_cholesky(input: Tensor, upper: bool = False, UPLO: str = "") -> Tenso
     return own(status if status > 0 else settle(status, _linalg_cholesky, input._h, upper, UPLO))
 
 _linalg_cholesky_ex = _core.bind_LinalgCholeskyEx
+_linalg_cholesky_ex_fast = _core.fast_call("LinalgCholeskyEx")
 
 
 def linalg_cholesky_ex(input: Tensor, upper: bool = False, UPLO: str = "") -> tuple[Tensor, Tensor]:
@@ -84,6 +94,8 @@ def linalg_cholesky_ex(input: Tensor, upper: bool = False, UPLO: str = "") -> tu
         UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
             taken
     """
+    if (made := _linalg_cholesky_ex_fast(input, upper, UPLO)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_cholesky_ex(input._h, upper, UPLO, out_.buffer_info()[0])
@@ -94,6 +106,7 @@ def linalg_cholesky_ex(input: Tensor, upper: bool = False, UPLO: str = "") -> tu
     return own(out_[0]), own(out_[1])
 
 _linalg_det = _core.bind_LinalgDet
+_linalg_det_fast = _core.fast_call("LinalgDet")
 
 
 def linalg_det(input: Tensor) -> Tensor:
@@ -102,6 +115,8 @@ def linalg_det(input: Tensor) -> Tensor:
     Args:
         input: matrices [*, n, n]
     """
+    if (made := _linalg_det_fast(input)) is not None:
+        return made
     try:
         status = _linalg_det(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -109,6 +124,7 @@ def linalg_det(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_det, input._h))
 
 _linalg_eig = _core.bind_LinalgEig
+_linalg_eig_fast = _core.fast_call("LinalgEig")
 
 
 def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,6 +133,8 @@ def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         input: matrices [*, n, n]
     """
+    if (made := _linalg_eig_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_eig(input._h, out_.buffer_info()[0])
@@ -127,6 +145,7 @@ def linalg_eig(input: Tensor) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _linalg_eigh = _core.bind_LinalgEigh
+_linalg_eigh_fast = _core.fast_call("LinalgEigh")
 
 
 def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
@@ -137,6 +156,8 @@ def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
         UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
             taken
     """
+    if (made := _linalg_eigh_fast(input, UPLO)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_eigh(input._h, UPLO, out_.buffer_info()[0])
@@ -147,6 +168,7 @@ def linalg_eigh(input: Tensor, UPLO: str = "") -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _linalg_eigvals = _core.bind_LinalgEigvals
+_linalg_eigvals_fast = _core.fast_call("LinalgEigvals")
 
 
 def linalg_eigvals(input: Tensor) -> Tensor:
@@ -155,6 +177,8 @@ def linalg_eigvals(input: Tensor) -> Tensor:
     Args:
         input: matrices [*, n, n]
     """
+    if (made := _linalg_eigvals_fast(input)) is not None:
+        return made
     try:
         status = _linalg_eigvals(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -162,6 +186,7 @@ def linalg_eigvals(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_eigvals, input._h))
 
 _linalg_eigvalsh = _core.bind_LinalgEigvalsh
+_linalg_eigvalsh_fast = _core.fast_call("LinalgEigvalsh")
 
 
 def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
@@ -172,6 +197,8 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
         UPLO: the triangle of symmetric matrices that is read, L or U; by default the symmetric part is
             taken
     """
+    if (made := _linalg_eigvalsh_fast(input, UPLO)) is not None:
+        return made
     try:
         status = _linalg_eigvalsh(input._h, UPLO)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -179,6 +206,7 @@ def linalg_eigvalsh(input: Tensor, UPLO: str = "") -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_eigvalsh, input._h, UPLO))
 
 _linalg_householder_product = _core.bind_LinalgHouseholderProduct
+_linalg_householder_product_fast = _core.fast_call("LinalgHouseholderProduct")
 
 
 def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
@@ -188,6 +216,8 @@ def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
         input: matrices [*, m, n]
         tau: factors [*, k] of the reflections
     """
+    if (made := _linalg_householder_product_fast(input, tau)) is not None:
+        return made
     try:
         status = _linalg_householder_product(input._h, tau._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -195,6 +225,7 @@ def linalg_householder_product(input: Tensor, tau: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_householder_product, input._h, tau._h))
 
 _linalg_inv = _core.bind_LinalgInv
+_linalg_inv_fast = _core.fast_call("LinalgInv")
 
 
 def linalg_inv(input: Tensor) -> Tensor:
@@ -203,6 +234,8 @@ def linalg_inv(input: Tensor) -> Tensor:
     Args:
         input: matrices [*, n, n]
     """
+    if (made := _linalg_inv_fast(input)) is not None:
+        return made
     try:
         status = _linalg_inv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -210,6 +243,7 @@ def linalg_inv(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_inv, input._h))
 
 _linalg_ldl_factor_ex = _core.bind_LinalgLdlFactorEx
+_linalg_ldl_factor_ex_fast = _core.fast_call("LinalgLdlFactorEx")
 
 
 def linalg_ldl_factor_ex(input: Tensor, hermitian: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -220,6 +254,8 @@ def linalg_ldl_factor_ex(input: Tensor, hermitian: bool = False) -> tuple[Tensor
         input: matrices [*, n, n]
         hermitian: whether the conjugate, and not the transpose, of a complex matrix is the matrix
     """
+    if (made := _linalg_ldl_factor_ex_fast(input, hermitian)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         status = _linalg_ldl_factor_ex(input._h, hermitian, out_.buffer_info()[0])
@@ -230,6 +266,7 @@ def linalg_ldl_factor_ex(input: Tensor, hermitian: bool = False) -> tuple[Tensor
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _linalg_ldl_solve = _core.bind_LinalgLdlSolve
+_linalg_ldl_solve_fast = _core.fast_call("LinalgLdlSolve")
 
 
 def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool = False) -> Tensor:
@@ -241,6 +278,8 @@ def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool = Fa
         B: the right sides
         hermitian: whether the conjugate, and not the transpose, of a complex matrix is the matrix
     """
+    if (made := _linalg_ldl_solve_fast(LD, pivots, B, hermitian)) is not None:
+        return made
     try:
         status = _linalg_ldl_solve(LD._h, pivots._h, B._h, hermitian)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -248,6 +287,7 @@ def linalg_ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, hermitian: bool = Fa
     return own(status if status > 0 else settle(status, _linalg_ldl_solve, LD._h, pivots._h, B._h, hermitian))
 
 _linalg_lstsq = _core.bind_LinalgLstsq
+_linalg_lstsq_fast = _core.fast_call("LinalgLstsq")
 
 
 def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0, svd: bool = False) -> tuple[Tensor, Tensor]:
@@ -260,6 +300,8 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0, svd: bool = False) -
             times the dtype's eps
         svd: whether ranks are counted by the singular values, and not estimated by a QR decomposition
     """
+    if (made := _linalg_lstsq_fast(A, B, rcond, svd)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_lstsq(A._h, B._h, rcond, svd, out_.buffer_info()[0])
@@ -270,6 +312,7 @@ def linalg_lstsq(A: Tensor, B: Tensor, rcond: float = -1.0, svd: bool = False) -
     return own(out_[0]), own(out_[1])
 
 _linalg_lu_factor_ex = _core.bind_LinalgLuFactorEx
+_linalg_lu_factor_ex_fast = _core.fast_call("LinalgLuFactorEx")
 
 
 def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -279,6 +322,8 @@ def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Args:
         input: matrices [*, m, n]
     """
+    if (made := _linalg_lu_factor_ex_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         status = _linalg_lu_factor_ex(input._h, out_.buffer_info()[0])
@@ -289,6 +334,7 @@ def linalg_lu_factor_ex(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _linalg_lu_solve = _core.bind_LinalgLuSolve
+_linalg_lu_solve_fast = _core.fast_call("LinalgLuSolve")
 
 
 def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False) -> Tensor:
@@ -300,6 +346,8 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False
         B: the right sides
         adjoint: whether the equations are those of the transpose
     """
+    if (made := _linalg_lu_solve_fast(LU, pivots, B, adjoint)) is not None:
+        return made
     try:
         status = _linalg_lu_solve(LU._h, pivots._h, B._h, adjoint)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -307,6 +355,7 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: bool = False
     return own(status if status > 0 else settle(status, _linalg_lu_solve, LU._h, pivots._h, B._h, adjoint))
 
 _linalg_matrix_norm = _core.bind_LinalgMatrixNorm
+_linalg_matrix_norm_fast = _core.fast_call("LinalgMatrixNorm")
 
 
 def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
@@ -316,6 +365,8 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
         input: matrices [*, m, n]
         ord: fro, nuc, 1, -1, 2, -2, inf or -inf
     """
+    if (made := _linalg_matrix_norm_fast(input, ord)) is not None:
+        return made
     try:
         status = _linalg_matrix_norm(input._h, ord)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -323,6 +374,7 @@ def linalg_matrix_norm(input: Tensor, ord: str = "fro") -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_matrix_norm, input._h, ord))
 
 _linalg_pinv = _core.bind_LinalgPinv
+_linalg_pinv_fast = _core.fast_call("LinalgPinv")
 
 
 def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
@@ -332,6 +384,8 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
         input: matrices [*, m, n]
         rtol: the difference allowed, relative to the other operand
     """
+    if (made := _linalg_pinv_fast(input, rtol)) is not None:
+        return made
     try:
         status = _linalg_pinv(input._h, rtol)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -339,6 +393,7 @@ def linalg_pinv(input: Tensor, rtol: float = -1.0) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_pinv, input._h, rtol))
 
 _linalg_qr = _core.bind_LinalgQr
+_linalg_qr_fast = _core.fast_call("LinalgQr")
 
 
 def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -347,6 +402,8 @@ def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         input: matrices [*, m, n]
     """
+    if (made := _linalg_qr_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_qr(input._h, out_.buffer_info()[0])
@@ -357,6 +414,7 @@ def linalg_qr(input: Tensor) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _linalg_slogdet = _core.bind_LinalgSlogdet
+_linalg_slogdet_fast = _core.fast_call("LinalgSlogdet")
 
 
 def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
@@ -365,6 +423,8 @@ def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         input: matrices [*, n, n]
     """
+    if (made := _linalg_slogdet_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _linalg_slogdet(input._h, out_.buffer_info()[0])
@@ -375,6 +435,7 @@ def linalg_slogdet(input: Tensor) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _linalg_solve = _core.bind_LinalgSolve
+_linalg_solve_fast = _core.fast_call("LinalgSolve")
 
 
 def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
@@ -384,6 +445,8 @@ def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
         A: the matrices, [..., M, N]
         B: the right sides
     """
+    if (made := _linalg_solve_fast(A, B)) is not None:
+        return made
     try:
         status = _linalg_solve(A._h, B._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -391,6 +454,7 @@ def linalg_solve(A: Tensor, B: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_solve, A._h, B._h))
 
 _linalg_solve_triangular = _core.bind_LinalgSolveTriangular
+_linalg_solve_triangular_fast = _core.fast_call("LinalgSolveTriangular")
 
 
 def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriangular: bool = False) -> Tensor:
@@ -402,6 +466,8 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriang
         upper: whether the upper triangle is meant
         unitriangular: whether the diagonal counts as ones and is not read
     """
+    if (made := _linalg_solve_triangular_fast(A, B, upper, unitriangular)) is not None:
+        return made
     try:
         status = _linalg_solve_triangular(A._h, B._h, upper, unitriangular)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -409,6 +475,7 @@ def linalg_solve_triangular(A: Tensor, B: Tensor, upper: bool = False, unitriang
     return own(status if status > 0 else settle(status, _linalg_solve_triangular, A._h, B._h, upper, unitriangular))
 
 _linalg_svd = _core.bind_LinalgSvd
+_linalg_svd_fast = _core.fast_call("LinalgSvd")
 
 
 def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -417,6 +484,8 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Args:
         input: matrices [*, m, n]
     """
+    if (made := _linalg_svd_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         status = _linalg_svd(input._h, out_.buffer_info()[0])
@@ -427,6 +496,7 @@ def linalg_svd(input: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _linalg_svdvals = _core.bind_LinalgSvdvals
+_linalg_svdvals_fast = _core.fast_call("LinalgSvdvals")
 
 
 def linalg_svdvals(input: Tensor) -> Tensor:
@@ -435,6 +505,8 @@ def linalg_svdvals(input: Tensor) -> Tensor:
     Args:
         input: matrices [*, m, n]
     """
+    if (made := _linalg_svdvals_fast(input)) is not None:
+        return made
     try:
         status = _linalg_svdvals(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -442,6 +514,7 @@ def linalg_svdvals(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _linalg_svdvals, input._h))
 
 _lu_unpack = _core.bind_LuUnpack
+_lu_unpack_fast = _core.fast_call("LuUnpack")
 
 
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -451,6 +524,8 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
         LU_data: the factors, in one matrix
         LU_pivots: the exchanged rows, counted from 1
     """
+    if (made := _lu_unpack_fast(LU_data, LU_pivots)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         status = _lu_unpack(LU_data._h, LU_pivots._h, out_.buffer_info()[0])
@@ -461,6 +536,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor) -> tuple[Tensor, Tensor, Tenso
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _ormqr = _core.bind_Ormqr
+_ormqr_fast = _core.fast_call("Ormqr")
 
 
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
@@ -473,6 +549,8 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
         left: whether Q stands to the left of the matrices
         transpose: whether Q is transposed, and of complex numbers conjugated
     """
+    if (made := _ormqr_fast(input, input2, input3, left, transpose)) is not None:
+        return made
     try:
         status = _ormqr(input._h, input2._h, input3._h, left, transpose)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -480,10 +558,13 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     return own(status if status > 0 else settle(status, _ormqr, input._h, input2._h, input3._h, left, transpose))
 
 _trace = _core.bind_Trace
+_trace_fast = _core.fast_call("Trace")
 
 
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
+    if (made := _trace_fast(input)) is not None:
+        return made
     try:
         status = _trace(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -491,6 +572,7 @@ def trace(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _trace, input._h))
 
 _vander = _core.bind_Vander
+_vander_fast = _core.fast_call("Vander")
 
 
 def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
@@ -501,6 +583,8 @@ def vander(x: Tensor, N: int = -1, increasing: bool = False) -> Tensor:
         N: how many columns; as many as rows by default
         increasing: whether the powers increase from left to right
     """
+    if (made := _vander_fast(x, N, increasing)) is not None:
+        return made
     try:
         status = _vander(x._h, N, increasing)
     except (AttributeError, TypeError, OverflowError) as error:

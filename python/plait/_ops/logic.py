@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bitwise_and", "bitwise_and_", "bitwise_left_shift", "bitwise_left_shift_", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_or_", "bitwise_right_shift", "bitwise_right_shift_", "bitwise_xor", "bitwise_xor_", "logical_and", "logical_and_", "logical_not", "logical_not_", "logical_or", "logical_or_", "logical_xor", "logical_xor_"]
 
 _bitwise_and = _core.bind_BitwiseAnd
+_bitwise_and_fast = _core.fast_call("BitwiseAnd")
 
 
 def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -28,6 +29,8 @@ def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_and_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and(input._h, other_h, other_v)
@@ -36,6 +39,7 @@ def bitwise_and(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_and, input._h, other_h, other_v))
 
 _bitwise_and_in_place = _core.bind_BitwiseAndInPlace
+_bitwise_and_in_place_fast = _core.fast_call("BitwiseAndInPlace")
 
 
 def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -44,6 +48,8 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_and_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_and_in_place(input._h, other_h, other_v)
@@ -54,6 +60,7 @@ def bitwise_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _bitwise_left_shift = _core.bind_BitwiseLeftShift
+_bitwise_left_shift_fast = _core.fast_call("BitwiseLeftShift")
 
 
 def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -62,6 +69,8 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_left_shift_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift(input._h, other_h, other_v)
@@ -70,6 +79,7 @@ def bitwise_left_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_left_shift, input._h, other_h, other_v))
 
 _bitwise_left_shift_in_place = _core.bind_BitwiseLeftShiftInPlace
+_bitwise_left_shift_in_place_fast = _core.fast_call("BitwiseLeftShiftInPlace")
 
 
 def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -78,6 +88,8 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_left_shift_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_left_shift_in_place(input._h, other_h, other_v)
@@ -88,10 +100,13 @@ def bitwise_left_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _bitwise_not = _core.bind_BitwiseNot
+_bitwise_not_fast = _core.fast_call("BitwiseNot")
 
 
 def bitwise_not(input: Tensor) -> Tensor:
     """Returns the bits inverted."""
+    if (made := _bitwise_not_fast(input)) is not None:
+        return made
     try:
         status = _bitwise_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -99,10 +114,13 @@ def bitwise_not(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_not, input._h))
 
 _bitwise_not_in_place = _core.bind_BitwiseNotInPlace
+_bitwise_not_in_place_fast = _core.fast_call("BitwiseNotInPlace")
 
 
 def bitwise_not_(input: Tensor) -> Tensor:
     """bitwise_not in place: changes `input` and returns it."""
+    if (made := _bitwise_not_in_place_fast(input)) is not None:
+        return made
     try:
         status = _bitwise_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -112,6 +130,7 @@ def bitwise_not_(input: Tensor) -> Tensor:
     return input
 
 _bitwise_or = _core.bind_BitwiseOr
+_bitwise_or_fast = _core.fast_call("BitwiseOr")
 
 
 def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -120,6 +139,8 @@ def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_or_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or(input._h, other_h, other_v)
@@ -128,6 +149,7 @@ def bitwise_or(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_or, input._h, other_h, other_v))
 
 _bitwise_or_in_place = _core.bind_BitwiseOrInPlace
+_bitwise_or_in_place_fast = _core.fast_call("BitwiseOrInPlace")
 
 
 def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -136,6 +158,8 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_or_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_or_in_place(input._h, other_h, other_v)
@@ -146,6 +170,7 @@ def bitwise_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _bitwise_right_shift = _core.bind_BitwiseRightShift
+_bitwise_right_shift_fast = _core.fast_call("BitwiseRightShift")
 
 
 def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -154,6 +179,8 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_right_shift_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift(input._h, other_h, other_v)
@@ -162,6 +189,7 @@ def bitwise_right_shift(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_right_shift, input._h, other_h, other_v))
 
 _bitwise_right_shift_in_place = _core.bind_BitwiseRightShiftInPlace
+_bitwise_right_shift_in_place_fast = _core.fast_call("BitwiseRightShiftInPlace")
 
 
 def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -170,6 +198,8 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_right_shift_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_right_shift_in_place(input._h, other_h, other_v)
@@ -180,6 +210,7 @@ def bitwise_right_shift_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _bitwise_xor = _core.bind_BitwiseXor
+_bitwise_xor_fast = _core.fast_call("BitwiseXor")
 
 
 def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -188,6 +219,8 @@ def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_xor_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor(input._h, other_h, other_v)
@@ -196,6 +229,7 @@ def bitwise_xor(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _bitwise_xor, input._h, other_h, other_v))
 
 _bitwise_xor_in_place = _core.bind_BitwiseXorInPlace
+_bitwise_xor_in_place_fast = _core.fast_call("BitwiseXorInPlace")
 
 
 def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -204,6 +238,8 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _bitwise_xor_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _bitwise_xor_in_place(input._h, other_h, other_v)
@@ -214,6 +250,7 @@ def bitwise_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _logical_and = _core.bind_LogicalAnd
+_logical_and_fast = _core.fast_call("LogicalAnd")
 
 
 def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -222,6 +259,8 @@ def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_and_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and(input._h, other_h, other_v)
@@ -230,6 +269,7 @@ def logical_and(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _logical_and, input._h, other_h, other_v))
 
 _logical_and_in_place = _core.bind_LogicalAndInPlace
+_logical_and_in_place_fast = _core.fast_call("LogicalAndInPlace")
 
 
 def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -238,6 +278,8 @@ def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_and_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_and_in_place(input._h, other_h, other_v)
@@ -248,10 +290,13 @@ def logical_and_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _logical_not = _core.bind_LogicalNot
+_logical_not_fast = _core.fast_call("LogicalNot")
 
 
 def logical_not(input: Tensor) -> Tensor:
     """Returns the logical not."""
+    if (made := _logical_not_fast(input)) is not None:
+        return made
     try:
         status = _logical_not(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -259,10 +304,13 @@ def logical_not(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _logical_not, input._h))
 
 _logical_not_in_place = _core.bind_LogicalNotInPlace
+_logical_not_in_place_fast = _core.fast_call("LogicalNotInPlace")
 
 
 def logical_not_(input: Tensor) -> Tensor:
     """logical_not in place: changes `input` and returns it."""
+    if (made := _logical_not_in_place_fast(input)) is not None:
+        return made
     try:
         status = _logical_not_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -272,6 +320,7 @@ def logical_not_(input: Tensor) -> Tensor:
     return input
 
 _logical_or = _core.bind_LogicalOr
+_logical_or_fast = _core.fast_call("LogicalOr")
 
 
 def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -280,6 +329,8 @@ def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_or_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or(input._h, other_h, other_v)
@@ -288,6 +339,7 @@ def logical_or(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _logical_or, input._h, other_h, other_v))
 
 _logical_or_in_place = _core.bind_LogicalOrInPlace
+_logical_or_in_place_fast = _core.fast_call("LogicalOrInPlace")
 
 
 def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -296,6 +348,8 @@ def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_or_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_or_in_place(input._h, other_h, other_v)
@@ -306,6 +360,7 @@ def logical_or_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _logical_xor = _core.bind_LogicalXor
+_logical_xor_fast = _core.fast_call("LogicalXor")
 
 
 def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -314,6 +369,8 @@ def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_xor_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor(input._h, other_h, other_v)
@@ -322,6 +379,7 @@ def logical_xor(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _logical_xor, input._h, other_h, other_v))
 
 _logical_xor_in_place = _core.bind_LogicalXorInPlace
+_logical_xor_in_place_fast = _core.fast_call("LogicalXorInPlace")
 
 
 def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -330,6 +388,8 @@ def logical_xor_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _logical_xor_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _logical_xor_in_place(input._h, other_h, other_v)

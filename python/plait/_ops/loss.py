@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "ctc_loss", "gaussian_nll_loss", "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss"]
 
 _binary_cross_entropy = _core.bind_BinaryCrossEntropy
+_binary_cross_entropy_fast = _core.fast_call("BinaryCrossEntropy")
 
 
 def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
@@ -30,6 +31,8 @@ def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor 
         weight: a factor of each element
         reduction: mean, sum or none
     """
+    if (made := _binary_cross_entropy_fast(input, target, weight, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _binary_cross_entropy(input._h, target_h, target_v, 0 if weight is None else weight._h, reduction)
@@ -38,6 +41,7 @@ def binary_cross_entropy(input: Tensor, target: Tensor | Number, weight: Tensor 
     return own(status if status > 0 else settle(status, _binary_cross_entropy, input._h, target_h, target_v, 0 if weight is None else weight._h, reduction))
 
 _binary_cross_entropy_with_logits = _core.bind_BinaryCrossEntropyWithLogits
+_binary_cross_entropy_with_logits_fast = _core.fast_call("BinaryCrossEntropyWithLogits")
 
 
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
@@ -49,6 +53,8 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, wei
         pos_weight: a factor of the positive targets' share
         reduction: mean, sum or none
     """
+    if (made := _binary_cross_entropy_with_logits_fast(input, target, weight, pos_weight, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _binary_cross_entropy_with_logits(input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction)
@@ -57,6 +63,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor | Number, wei
     return own(status if status > 0 else settle(status, _binary_cross_entropy_with_logits, input._h, target_h, target_v, 0 if weight is None else weight._h, 0 if pos_weight is None else pos_weight._h, reduction))
 
 _cosine_embedding_loss = _core.bind_CosineEmbeddingLoss
+_cosine_embedding_loss_fast = _core.fast_call("CosineEmbeddingLoss")
 
 
 def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tensor | Number, margin: float = 0.0, reduction: str = "mean") -> Tensor:
@@ -69,6 +76,8 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tenso
         margin: the similarity allowed for targets -1
         reduction: mean, sum or none
     """
+    if (made := _cosine_embedding_loss_fast(input1, input2, target, margin, reduction)) is not None:
+        return made
     try:
         input2_h, input2_v = (input2._h, 0.0) if isinstance(input2, TensorBase) else number(input2)
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
@@ -78,6 +87,7 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor | Number, target: Tenso
     return own(status if status > 0 else settle(status, _cosine_embedding_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _cross_entropy = _core.bind_CrossEntropy
+_cross_entropy_fast = _core.fast_call("CrossEntropy")
 
 
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int | None = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
@@ -91,6 +101,8 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
         reduction: mean, sum or none
         label_smoothing: how much of the target is spread over all classes
     """
+    if (made := _cross_entropy_fast(input, target, weight, ignore_index, reduction, label_smoothing)) is not None:
+        return made
     try:
         status = _cross_entropy(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -98,6 +110,7 @@ def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, i
     return own(status if status > 0 else settle(status, _cross_entropy, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction, label_smoothing))
 
 _ctc_loss = _core.bind_CtcLoss
+_ctc_loss_fast = _core.fast_call("CtcLoss")
 
 
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: int | Sequence[int], target_lengths: int | Sequence[int], blank: int = 0, reduction: str = "mean", zero_infinity: bool = False) -> Tensor:
@@ -113,6 +126,8 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: int | Sequence[i
         reduction: mean, sum or none
         zero_infinity: losses of targets that do not fit are 0, not infinite
     """
+    if (made := _ctc_loss_fast(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)) is not None:
+        return made
     try:
         input_lengths_list = int_list(input_lengths)
         target_lengths_list = int_list(target_lengths)
@@ -122,6 +137,7 @@ def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: int | Sequence[i
     return own(status if status > 0 else settle(status, _ctc_loss, log_probs._h, targets._h, input_lengths_list.buffer_info()[0], len(input_lengths_list), target_lengths_list.buffer_info()[0], len(target_lengths_list), blank, reduction, zero_infinity))
 
 _gaussian_nll_loss = _core.bind_GaussianNllLoss
+_gaussian_nll_loss_fast = _core.fast_call("GaussianNllLoss")
 
 
 def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Number, full: bool = False, eps: float = 1e-06, reduction: str = "mean") -> Tensor:
@@ -134,6 +150,8 @@ def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Numb
         eps: the least variance
         reduction: mean, sum or none
     """
+    if (made := _gaussian_nll_loss_fast(input, target, var, full, eps, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         var_h, var_v = (var._h, 0.0) if isinstance(var, TensorBase) else number(var)
@@ -143,6 +161,7 @@ def gaussian_nll_loss(input: Tensor, target: Tensor | Number, var: Tensor | Numb
     return own(status if status > 0 else settle(status, _gaussian_nll_loss, input._h, target_h, target_v, var_h, var_v, full, eps, reduction))
 
 _hinge_embedding_loss = _core.bind_HingeEmbeddingLoss
+_hinge_embedding_loss_fast = _core.fast_call("HingeEmbeddingLoss")
 
 
 def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float = 1.0, reduction: str = "mean") -> Tensor:
@@ -153,6 +172,8 @@ def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float =
         margin: the distance wanted of pairs with target -1
         reduction: mean, sum or none
     """
+    if (made := _hinge_embedding_loss_fast(input, target, margin, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _hinge_embedding_loss(input._h, target_h, target_v, margin, reduction)
@@ -161,6 +182,7 @@ def hinge_embedding_loss(input: Tensor, target: Tensor | Number, margin: float =
     return own(status if status > 0 else settle(status, _hinge_embedding_loss, input._h, target_h, target_v, margin, reduction))
 
 _huber_loss = _core.bind_HuberLoss
+_huber_loss_fast = _core.fast_call("HuberLoss")
 
 
 def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", delta: float = 1.0) -> Tensor:
@@ -171,6 +193,8 @@ def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", 
         reduction: mean, sum or none
         delta: the distance from which on the loss is linear
     """
+    if (made := _huber_loss_fast(input, target, reduction, delta)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _huber_loss(input._h, target_h, target_v, reduction, delta)
@@ -179,6 +203,7 @@ def huber_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", 
     return own(status if status > 0 else settle(status, _huber_loss, input._h, target_h, target_v, reduction, delta))
 
 _kl_div = _core.bind_KlDiv
+_kl_div_fast = _core.fast_call("KlDiv")
 
 
 def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_target: bool = False) -> Tensor:
@@ -189,6 +214,8 @@ def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_
         reduction: mean, batchmean, sum or none
         log_target: the target is given by its logarithm
     """
+    if (made := _kl_div_fast(input, target, reduction, log_target)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _kl_div(input._h, target_h, target_v, reduction, log_target)
@@ -197,6 +224,7 @@ def kl_div(input: Tensor, target: Tensor | Number, reduction: str = "mean", log_
     return own(status if status > 0 else settle(status, _kl_div, input._h, target_h, target_v, reduction, log_target))
 
 _l1_loss = _core.bind_L1Loss
+_l1_loss_fast = _core.fast_call("L1Loss")
 
 
 def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
@@ -206,6 +234,8 @@ def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> 
         target: what the input should be
         reduction: mean, sum or none
     """
+    if (made := _l1_loss_fast(input, target, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _l1_loss(input._h, target_h, target_v, reduction)
@@ -214,6 +244,7 @@ def l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> 
     return own(status if status > 0 else settle(status, _l1_loss, input._h, target_h, target_v, reduction))
 
 _margin_ranking_loss = _core.bind_MarginRankingLoss
+_margin_ranking_loss_fast = _core.fast_call("MarginRankingLoss")
 
 
 def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor | Number, margin: float = 0.0, reduction: str = "mean") -> Tensor:
@@ -226,6 +257,8 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor 
         margin: the distance wanted
         reduction: mean, sum or none
     """
+    if (made := _margin_ranking_loss_fast(input1, input2, target, margin, reduction)) is not None:
+        return made
     try:
         input2_h, input2_v = (input2._h, 0.0) if isinstance(input2, TensorBase) else number(input2)
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
@@ -235,6 +268,7 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor | Number, target: Tensor 
     return own(status if status > 0 else settle(status, _margin_ranking_loss, input1._h, input2_h, input2_v, target_h, target_v, margin, reduction))
 
 _mse_loss = _core.bind_MseLoss
+_mse_loss_fast = _core.fast_call("MseLoss")
 
 
 def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
@@ -244,6 +278,8 @@ def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") ->
         target: what the input should be
         reduction: mean, sum or none
     """
+    if (made := _mse_loss_fast(input, target, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _mse_loss(input._h, target_h, target_v, reduction)
@@ -252,6 +288,7 @@ def mse_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") ->
     return own(status if status > 0 else settle(status, _mse_loss, input._h, target_h, target_v, reduction))
 
 _multi_margin_loss = _core.bind_MultiMarginLoss
+_multi_margin_loss_fast = _core.fast_call("MultiMarginLoss")
 
 
 def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float | None = 1.0, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
@@ -265,6 +302,8 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float |
         weight: a factor for each class
         reduction: mean, sum or none
     """
+    if (made := _multi_margin_loss_fast(input, target, p, margin, weight, reduction)) is not None:
+        return made
     try:
         status = _multi_margin_loss(input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -272,6 +311,7 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float |
     return own(status if status > 0 else settle(status, _multi_margin_loss, input._h, target._h, p, 0 if margin is None else margin, margin is not None, 0 if weight is None else weight._h, reduction))
 
 _multilabel_margin_loss = _core.bind_MultilabelMarginLoss
+_multilabel_margin_loss_fast = _core.fast_call("MultilabelMarginLoss")
 
 
 def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
@@ -282,6 +322,8 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
         target: the target classes, up to the first -1
         reduction: mean, sum or none
     """
+    if (made := _multilabel_margin_loss_fast(input, target, reduction)) is not None:
+        return made
     try:
         status = _multilabel_margin_loss(input._h, target._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -289,6 +331,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     return own(status if status > 0 else settle(status, _multilabel_margin_loss, input._h, target._h, reduction))
 
 _multilabel_soft_margin_loss = _core.bind_MultilabelSoftMarginLoss
+_multilabel_soft_margin_loss_fast = _core.fast_call("MultilabelSoftMarginLoss")
 
 
 def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean") -> Tensor:
@@ -299,6 +342,8 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
         weight: a factor of each class
         reduction: mean, sum or none
     """
+    if (made := _multilabel_soft_margin_loss_fast(input, target, weight, reduction)) is not None:
+        return made
     try:
         status = _multilabel_soft_margin_loss(input._h, target._h, 0 if weight is None else weight._h, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -306,6 +351,7 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     return own(status if status > 0 else settle(status, _multilabel_soft_margin_loss, input._h, target._h, 0 if weight is None else weight._h, reduction))
 
 _nll_loss = _core.bind_NllLoss
+_nll_loss_fast = _core.fast_call("NllLoss")
 
 
 def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int | None = -100, reduction: str = "mean") -> Tensor:
@@ -318,6 +364,8 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
         ignore_index: the target that counts for nothing
         reduction: mean, sum or none
     """
+    if (made := _nll_loss_fast(input, target, weight, ignore_index, reduction)) is not None:
+        return made
     try:
         status = _nll_loss(input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -325,6 +373,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore
     return own(status if status > 0 else settle(status, _nll_loss, input._h, target._h, 0 if weight is None else weight._h, 0 if ignore_index is None else ignore_index, ignore_index is not None, reduction))
 
 _poisson_nll_loss = _core.bind_PoissonNllLoss
+_poisson_nll_loss_fast = _core.fast_call("PoissonNllLoss")
 
 
 def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False, full: bool = False, eps: float | None = 1e-08, reduction: str = "mean") -> Tensor:
@@ -337,6 +386,8 @@ def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False,
         eps: added to a rate before its logarithm is taken
         reduction: mean, sum or none
     """
+    if (made := _poisson_nll_loss_fast(input, target, rate, full, eps, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _poisson_nll_loss(input._h, target_h, target_v, rate, full, 0 if eps is None else eps, eps is not None, reduction)
@@ -345,6 +396,7 @@ def poisson_nll_loss(input: Tensor, target: Tensor | Number, rate: bool = False,
     return own(status if status > 0 else settle(status, _poisson_nll_loss, input._h, target_h, target_v, rate, full, 0 if eps is None else eps, eps is not None, reduction))
 
 _smooth_l1_loss = _core.bind_SmoothL1Loss
+_smooth_l1_loss_fast = _core.fast_call("SmoothL1Loss")
 
 
 def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean", beta: float = 1.0) -> Tensor:
@@ -355,6 +407,8 @@ def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mea
         reduction: mean, sum or none
         beta: the distance from which on the loss is linear
     """
+    if (made := _smooth_l1_loss_fast(input, target, reduction, beta)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _smooth_l1_loss(input._h, target_h, target_v, reduction, beta)
@@ -363,6 +417,7 @@ def smooth_l1_loss(input: Tensor, target: Tensor | Number, reduction: str = "mea
     return own(status if status > 0 else settle(status, _smooth_l1_loss, input._h, target_h, target_v, reduction, beta))
 
 _soft_margin_loss = _core.bind_SoftMarginLoss
+_soft_margin_loss_fast = _core.fast_call("SoftMarginLoss")
 
 
 def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "mean") -> Tensor:
@@ -372,6 +427,8 @@ def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "m
         target: 1 or -1 for each element
         reduction: mean, sum or none
     """
+    if (made := _soft_margin_loss_fast(input, target, reduction)) is not None:
+        return made
     try:
         target_h, target_v = (target._h, 0.0) if isinstance(target, TensorBase) else number(target)
         status = _soft_margin_loss(input._h, target_h, target_v, reduction)
@@ -380,6 +437,7 @@ def soft_margin_loss(input: Tensor, target: Tensor | Number, reduction: str = "m
     return own(status if status > 0 else settle(status, _soft_margin_loss, input._h, target_h, target_v, reduction))
 
 _triplet_margin_loss = _core.bind_TripletMarginLoss
+_triplet_margin_loss_fast = _core.fast_call("TripletMarginLoss")
 
 
 def triplet_margin_loss(anchor: Tensor, positive: Tensor | Number, negative: Tensor | Number, margin: float | None = 1.0, p: float | None = 2.0, eps: float | None = 1e-06, swap: bool = False, reduction: str = "mean") -> Tensor:
@@ -395,6 +453,8 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor | Number, negative: Ten
         swap: take the negative's distance from the positive where smaller
         reduction: mean, sum or none
     """
+    if (made := _triplet_margin_loss_fast(anchor, positive, negative, margin, p, eps, swap, reduction)) is not None:
+        return made
     try:
         positive_h, positive_v = (positive._h, 0.0) if isinstance(positive, TensorBase) else number(positive)
         negative_h, negative_v = (negative._h, 0.0) if isinstance(negative, TensorBase) else number(negative)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "addr", "addr_", "baddbmm", "baddbmm_", "bilinear", "bmm", "chain_matmul", "dot", "einsum", "inner", "kron", "linear", "matmul", "matrix_power", "mm", "multi_dot", "mv", "outer", "tensordot", "vdot"]
 
 _addbmm = _core.bind_Addbmm
+_addbmm_fast = _core.fast_call("Addbmm")
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -31,6 +32,8 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alp
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addbmm_fast(input, batch1, batch2, beta, alpha)) is not None:
+        return made
     try:
         status = _addbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -38,6 +41,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alp
     return own(status if status > 0 else settle(status, _addbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _addbmm_in_place = _core.bind_AddbmmInPlace
+_addbmm_in_place_fast = _core.fast_call("AddbmmInPlace")
 
 
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -49,6 +53,8 @@ def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addbmm_in_place_fast(input, batch1, batch2, beta, alpha)) is not None:
+        return made
     try:
         status = _addbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -58,6 +64,7 @@ def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     return input
 
 _addmm = _core.bind_Addmm
+_addmm_fast = _core.fast_call("Addmm")
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -69,6 +76,8 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: f
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addmm_fast(input, mat1, mat2, beta, alpha)) is not None:
+        return made
     try:
         status = _addmm(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -76,6 +85,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: f
     return own(status if status > 0 else settle(status, _addmm, input._h, mat1._h, mat2._h, beta, alpha))
 
 _addmm_in_place = _core.bind_AddmmInPlace
+_addmm_in_place_fast = _core.fast_call("AddmmInPlace")
 
 
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -87,6 +97,8 @@ def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: 
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addmm_in_place_fast(input, mat1, mat2, beta, alpha)) is not None:
+        return made
     try:
         status = _addmm_in_place(input._h, mat1._h, mat2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -96,6 +108,7 @@ def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, beta: float = 1.0, alpha: 
     return input
 
 _addmv = _core.bind_Addmv
+_addmv_fast = _core.fast_call("Addmv")
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -107,6 +120,8 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: flo
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addmv_fast(input, mat, vec, beta, alpha)) is not None:
+        return made
     try:
         status = _addmv(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -114,6 +129,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: flo
     return own(status if status > 0 else settle(status, _addmv, input._h, mat._h, vec._h, beta, alpha))
 
 _addmv_in_place = _core.bind_AddmvInPlace
+_addmv_in_place_fast = _core.fast_call("AddmvInPlace")
 
 
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -125,6 +141,8 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: fl
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addmv_in_place_fast(input, mat, vec, beta, alpha)) is not None:
+        return made
     try:
         status = _addmv_in_place(input._h, mat._h, vec._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -134,6 +152,7 @@ def addmv_(input: Tensor, mat: Tensor, vec: Tensor, beta: float = 1.0, alpha: fl
     return input
 
 _addr = _core.bind_Addr
+_addr_fast = _core.fast_call("Addr")
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -145,6 +164,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: fl
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addr_fast(input, vec1, vec2, beta, alpha)) is not None:
+        return made
     try:
         status = _addr(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -152,6 +173,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: fl
     return own(status if status > 0 else settle(status, _addr, input._h, vec1._h, vec2._h, beta, alpha))
 
 _addr_in_place = _core.bind_AddrInPlace
+_addr_in_place_fast = _core.fast_call("AddrInPlace")
 
 
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -163,6 +185,8 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: f
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _addr_in_place_fast(input, vec1, vec2, beta, alpha)) is not None:
+        return made
     try:
         status = _addr_in_place(input._h, vec1._h, vec2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -172,6 +196,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, beta: float = 1.0, alpha: f
     return input
 
 _baddbmm = _core.bind_Baddbmm
+_baddbmm_fast = _core.fast_call("Baddbmm")
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -183,6 +208,8 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _baddbmm_fast(input, batch1, batch2, beta, alpha)) is not None:
+        return made
     try:
         status = _baddbmm(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -190,6 +217,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, al
     return own(status if status > 0 else settle(status, _baddbmm, input._h, batch1._h, batch2._h, beta, alpha))
 
 _baddbmm_in_place = _core.bind_BaddbmmInPlace
+_baddbmm_in_place_fast = _core.fast_call("BaddbmmInPlace")
 
 
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
@@ -201,6 +229,8 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, a
         beta: scales the input; with 0 it is not read
         alpha: scales the product
     """
+    if (made := _baddbmm_in_place_fast(input, batch1, batch2, beta, alpha)) is not None:
+        return made
     try:
         status = _baddbmm_in_place(input._h, batch1._h, batch2._h, beta, alpha)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -210,6 +240,7 @@ def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, beta: float = 1.0, a
     return input
 
 _bilinear = _core.bind_Bilinear
+_bilinear_fast = _core.fast_call("Bilinear")
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -221,6 +252,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
         weight: [out, in1, in2]
         bias: summands, one for each output
     """
+    if (made := _bilinear_fast(input1, input2, weight, bias)) is not None:
+        return made
     try:
         status = _bilinear(input1._h, input2._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -228,6 +261,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return own(status if status > 0 else settle(status, _bilinear, input1._h, input2._h, weight._h, 0 if bias is None else bias._h))
 
 _bmm = _core.bind_Bmm
+_bmm_fast = _core.fast_call("Bmm")
 
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -236,6 +270,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     Args:
         mat2: matrices, [B, K, N]
     """
+    if (made := _bmm_fast(input, mat2)) is not None:
+        return made
     try:
         status = _bmm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -243,6 +279,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _bmm, input._h, mat2._h))
 
 _chain_matmul = _core.bind_ChainMatmul
+_chain_matmul_fast = _core.fast_call("ChainMatmul")
 
 
 def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
@@ -251,6 +288,8 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
     Args:
         matrices: matrices; the first and the last may be vectors
     """
+    if (made := _chain_matmul_fast(matrices)) is not None:
+        return made
     try:
         matrices_list = handles(matrices)
         status = _chain_matmul(matrices_list.buffer_info()[0], len(matrices_list))
@@ -259,6 +298,7 @@ def chain_matmul(matrices: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _chain_matmul, matrices_list.buffer_info()[0], len(matrices_list)))
 
 _dot = _core.bind_Dot
+_dot_fast = _core.fast_call("Dot")
 
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
@@ -267,6 +307,8 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     Args:
         tensor: the other vector
     """
+    if (made := _dot_fast(input, tensor)) is not None:
+        return made
     try:
         status = _dot(input._h, tensor._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -274,6 +316,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _dot, input._h, tensor._h))
 
 _einsum = _core.bind_Einsum
+_einsum_fast = _core.fast_call("Einsum")
 
 
 def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
@@ -284,6 +327,8 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
         equation: letters for the dimensions of each operand, and behind '->' of the result
         operands: the tensors
     """
+    if (made := _einsum_fast(equation, operands)) is not None:
+        return made
     try:
         operands_list = handles(operands)
         status = _einsum(equation, operands_list.buffer_info()[0], len(operands_list))
@@ -292,6 +337,7 @@ def einsum(equation: str, *operands: Tensor | Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _einsum, equation, operands_list.buffer_info()[0], len(operands_list)))
 
 _inner = _core.bind_Inner
+_inner_fast = _core.fast_call("Inner")
 
 
 def inner(input: Tensor, other: Tensor) -> Tensor:
@@ -300,6 +346,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: a tensor with a last dimension of the same size
     """
+    if (made := _inner_fast(input, other)) is not None:
+        return made
     try:
         status = _inner(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -307,6 +355,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _inner, input._h, other._h))
 
 _kron = _core.bind_Kron
+_kron_fast = _core.fast_call("Kron")
 
 
 def kron(input: Tensor, other: Tensor) -> Tensor:
@@ -315,6 +364,8 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other factor
     """
+    if (made := _kron_fast(input, other)) is not None:
+        return made
     try:
         status = _kron(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -322,6 +373,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _kron, input._h, other._h))
 
 _linear = _core.bind_Linear
+_linear_fast = _core.fast_call("Linear")
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -331,6 +383,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: [out, in]
         bias: [out]
     """
+    if (made := _linear_fast(input, weight, bias)) is not None:
+        return made
     try:
         status = _linear(input._h, weight._h, 0 if bias is None else bias._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -338,6 +392,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return own(status if status > 0 else settle(status, _linear, input._h, weight._h, 0 if bias is None else bias._h))
 
 _matmul = _core.bind_Matmul
+_matmul_fast = _core.fast_call("Matmul")
 
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
@@ -347,6 +402,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _matmul_fast(input, other)) is not None:
+        return made
     try:
         status = _matmul(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -354,6 +411,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _matmul, input._h, other._h))
 
 _matrix_power = _core.bind_MatrixPower
+_matrix_power_fast = _core.fast_call("MatrixPower")
 
 
 def matrix_power(input: Tensor, n: int) -> Tensor:
@@ -362,6 +420,8 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     Args:
         n: the exponent; negative for powers of the inverse
     """
+    if (made := _matrix_power_fast(input, n)) is not None:
+        return made
     try:
         status = _matrix_power(input._h, n)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -369,6 +429,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     return own(status if status > 0 else settle(status, _matrix_power, input._h, n))
 
 _mm = _core.bind_Mm
+_mm_fast = _core.fast_call("Mm")
 
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
@@ -377,6 +438,8 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     Args:
         mat2: a matrix, [K, N]
     """
+    if (made := _mm_fast(input, mat2)) is not None:
+        return made
     try:
         status = _mm(input._h, mat2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -384,6 +447,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _mm, input._h, mat2._h))
 
 _multi_dot = _core.bind_MultiDot
+_multi_dot_fast = _core.fast_call("MultiDot")
 
 
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
@@ -392,6 +456,8 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     Args:
         tensors: matrices; the first and the last may be vectors
     """
+    if (made := _multi_dot_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _multi_dot(tensors_list.buffer_info()[0], len(tensors_list))
@@ -400,6 +466,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return own(status if status > 0 else settle(status, _multi_dot, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _mv = _core.bind_Mv
+_mv_fast = _core.fast_call("Mv")
 
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
@@ -408,6 +475,8 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     Args:
         vec: a vector, [K]
     """
+    if (made := _mv_fast(input, vec)) is not None:
+        return made
     try:
         status = _mv(input._h, vec._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -415,6 +484,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _mv, input._h, vec._h))
 
 _outer = _core.bind_Outer
+_outer_fast = _core.fast_call("Outer")
 
 
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
@@ -423,6 +493,8 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     Args:
         vec2: the other vector
     """
+    if (made := _outer_fast(input, vec2)) is not None:
+        return made
     try:
         status = _outer(input._h, vec2._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -430,6 +502,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _outer, input._h, vec2._h))
 
 _tensordot = _core.bind_Tensordot
+_tensordot_fast = _core.fast_call("Tensordot")
 
 
 def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims_other: int | Sequence[int]) -> Tensor:
@@ -440,6 +513,8 @@ def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims
         dims_self: the dimensions of input
         dims_other: the dimensions of other, each summed with that of input at its place
     """
+    if (made := _tensordot_fast(input, other, dims_self, dims_other)) is not None:
+        return made
     try:
         dims_self_list = int_list(dims_self)
         dims_other_list = int_list(dims_other)
@@ -449,6 +524,7 @@ def tensordot(input: Tensor, other: Tensor, dims_self: int | Sequence[int], dims
     return own(status if status > 0 else settle(status, _tensordot, input._h, other._h, dims_self_list.buffer_info()[0], len(dims_self_list), dims_other_list.buffer_info()[0], len(dims_other_list)))
 
 _vdot = _core.bind_Vdot
+_vdot_fast = _core.fast_call("Vdot")
 
 
 def vdot(input: Tensor, other: Tensor) -> Tensor:
@@ -458,6 +534,8 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: a vector
     """
+    if (made := _vdot_fast(input, other)) is not None:
+        return made
     try:
         status = _vdot(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "renorm", "renorm_", "rms_norm"]
 
 _batch_norm = _core.bind_BatchNorm
+_batch_norm_fast = _core.fast_call("BatchNorm")
 
 
 def batch_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -35,6 +36,8 @@ def batch_norm(input: Tensor, running_mean: Tensor | None = None, running_var: T
         momentum: how far the running statistics move
         eps: added to the variance
     """
+    if (made := _batch_norm_fast(input, running_mean, running_var, weight, bias, training, momentum, eps)) is not None:
+        return made
     try:
         status = _batch_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -42,6 +45,7 @@ def batch_norm(input: Tensor, running_mean: Tensor | None = None, running_var: T
     return own(status if status > 0 else settle(status, _batch_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, training, momentum, eps))
 
 _group_norm = _core.bind_GroupNorm
+_group_norm_fast = _core.fast_call("GroupNorm")
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
@@ -54,6 +58,8 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
         bias: summands, one per channel
         eps: added to the variance
     """
+    if (made := _group_norm_fast(input, num_groups, weight, bias, eps)) is not None:
+        return made
     try:
         status = _group_norm(input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -61,6 +67,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     return own(status if status > 0 else settle(status, _group_norm, input._h, num_groups, 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _instance_norm = _core.bind_InstanceNorm
+_instance_norm_fast = _core.fast_call("InstanceNorm")
 
 
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-05) -> Tensor:
@@ -75,6 +82,8 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
         momentum: how far the running statistics move
         eps: added to the variance
     """
+    if (made := _instance_norm_fast(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)) is not None:
+        return made
     try:
         status = _instance_norm(input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -82,6 +91,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
     return own(status if status > 0 else settle(status, _instance_norm, input._h, 0 if running_mean is None else running_mean._h, 0 if running_var is None else running_var._h, 0 if weight is None else weight._h, 0 if bias is None else bias._h, use_input_stats, momentum, eps))
 
 _layer_norm = _core.bind_LayerNorm
+_layer_norm_fast = _core.fast_call("LayerNorm")
 
 
 def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
@@ -93,6 +103,8 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
         bias: summands, of the normalised shape
         eps: added to the variance
     """
+    if (made := _layer_norm_fast(input, normalized_shape, weight, bias, eps)) is not None:
+        return made
     try:
         normalized_shape_list = int_list(normalized_shape)
         status = _layer_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps)
@@ -101,6 +113,7 @@ def layer_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Ten
     return own(status if status > 0 else settle(status, _layer_norm, input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, 0 if bias is None else bias._h, eps))
 
 _local_response_norm = _core.bind_LocalResponseNorm
+_local_response_norm_fast = _core.fast_call("LocalResponseNorm")
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -112,6 +125,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
         beta: the power
         k: added to the mean square
     """
+    if (made := _local_response_norm_fast(input, size, alpha, beta, k)) is not None:
+        return made
     try:
         status = _local_response_norm(input._h, size, alpha, beta, k)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -119,6 +134,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 0.0001, beta: f
     return own(status if status > 0 else settle(status, _local_response_norm, input._h, size, alpha, beta, k))
 
 _normalize = _core.bind_Normalize
+_normalize_fast = _core.fast_call("Normalize")
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
@@ -129,6 +145,8 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
         dim: the dimension; negative ones count from the end
         eps: the least norm to divide by
     """
+    if (made := _normalize_fast(input, p, dim, eps)) is not None:
+        return made
     try:
         status = _normalize(input._h, p, dim, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -136,6 +154,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
     return own(status if status > 0 else settle(status, _normalize, input._h, p, dim, eps))
 
 _renorm = _core.bind_Renorm
+_renorm_fast = _core.fast_call("Renorm")
 
 
 def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
@@ -147,6 +166,8 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
         dim: the dimension; negative ones count from the end
         maxnorm: the largest norm that is left as it is
     """
+    if (made := _renorm_fast(input, p, dim, maxnorm)) is not None:
+        return made
     try:
         status = _renorm(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -154,6 +175,7 @@ def renorm(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor
     return own(status if status > 0 else settle(status, _renorm, input._h, p, dim, maxnorm))
 
 _renorm_in_place = _core.bind_RenormInPlace
+_renorm_in_place_fast = _core.fast_call("RenormInPlace")
 
 
 def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tensor:
@@ -164,6 +186,8 @@ def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tenso
         dim: the dimension; negative ones count from the end
         maxnorm: the largest norm that is left as it is
     """
+    if (made := _renorm_in_place_fast(input, p, dim, maxnorm)) is not None:
+        return made
     try:
         status = _renorm_in_place(input._h, p, dim, maxnorm)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -173,6 +197,7 @@ def renorm_(input: Tensor, p: float = 2.0, *, dim: int, maxnorm: float) -> Tenso
     return input
 
 _rms_norm = _core.bind_RmsNorm
+_rms_norm_fast = _core.fast_call("RmsNorm")
 
 
 def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tensor | None = None, *, eps: float) -> Tensor:
@@ -183,6 +208,8 @@ def rms_norm(input: Tensor, normalized_shape: int | Sequence[int], weight: Tenso
         weight: factors, of the normalised shape
         eps: added to the mean square; NaN: the machine epsilon of the dtype, or of float32 for shorter ones
     """
+    if (made := _rms_norm_fast(input, normalized_shape, weight, eps)) is not None:
+        return made
     try:
         normalized_shape_list = int_list(normalized_shape)
         status = _rms_norm(input._h, normalized_shape_list.buffer_info()[0], len(normalized_shape_list), 0 if weight is None else weight._h, eps)

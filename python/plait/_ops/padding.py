@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["pad"]
 
 _pad = _core.bind_Pad
+_pad_fast = _core.fast_call("Pad")
 
 
 def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
@@ -30,6 +31,8 @@ def pad(input: Tensor, pad: int | Sequence[int], mode: str = "constant", value: 
         mode: constant, reflect, replicate or circular
         value: what a constant border holds
     """
+    if (made := _pad_fast(input, pad, mode, value)) is not None:
+        return made
     try:
         pad_list = int_list(pad)
         status = _pad(input._h, pad_list.buffer_info()[0], len(pad_list), mode, value)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d", "adaptive_max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "lp_pool3d", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d", "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
 _adaptive_avg_pool1d = _core.bind_AdaptiveAvgPool1d
+_adaptive_avg_pool1d_fast = _core.fast_call("AdaptiveAvgPool1d")
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -29,6 +30,8 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_avg_pool1d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -37,6 +40,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_avg_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool2d = _core.bind_AdaptiveAvgPool2d
+_adaptive_avg_pool2d_fast = _core.fast_call("AdaptiveAvgPool2d")
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -45,6 +49,8 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_avg_pool2d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -53,6 +59,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_avg_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_avg_pool3d = _core.bind_AdaptiveAvgPool3d
+_adaptive_avg_pool3d_fast = _core.fast_call("AdaptiveAvgPool3d")
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -61,6 +68,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_avg_pool3d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_avg_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -69,6 +78,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_avg_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool1d = _core.bind_AdaptiveMaxPool1d
+_adaptive_max_pool1d_fast = _core.fast_call("AdaptiveMaxPool1d")
 
 
 def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -77,6 +87,8 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool1d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool1d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -85,6 +97,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_max_pool1d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool1d_with_indices = _core.bind_AdaptiveMaxPool1dWithIndices
+_adaptive_max_pool1d_with_indices_fast = _core.fast_call("AdaptiveMaxPool1dWithIndices")
 
 
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -94,6 +107,8 @@ def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool1d_with_indices_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         out_ = array("q", (0, 0))
@@ -105,6 +120,7 @@ def adaptive_max_pool1d_with_indices(input: Tensor, output_size: int | Sequence[
     return own(out_[0]), own(out_[1])
 
 _adaptive_max_pool2d = _core.bind_AdaptiveMaxPool2d
+_adaptive_max_pool2d_fast = _core.fast_call("AdaptiveMaxPool2d")
 
 
 def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -113,6 +129,8 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool2d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool2d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -121,6 +139,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_max_pool2d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool2d_with_indices = _core.bind_AdaptiveMaxPool2dWithIndices
+_adaptive_max_pool2d_with_indices_fast = _core.fast_call("AdaptiveMaxPool2dWithIndices")
 
 
 def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -130,6 +149,8 @@ def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool2d_with_indices_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         out_ = array("q", (0, 0))
@@ -141,6 +162,7 @@ def adaptive_max_pool2d_with_indices(input: Tensor, output_size: int | Sequence[
     return own(out_[0]), own(out_[1])
 
 _adaptive_max_pool3d = _core.bind_AdaptiveMaxPool3d
+_adaptive_max_pool3d_fast = _core.fast_call("AdaptiveMaxPool3d")
 
 
 def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tensor:
@@ -149,6 +171,8 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool3d_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         status = _adaptive_max_pool3d(input._h, output_size_list.buffer_info()[0], len(output_size_list))
@@ -157,6 +181,7 @@ def adaptive_max_pool3d(input: Tensor, output_size: int | Sequence[int]) -> Tens
     return own(status if status > 0 else settle(status, _adaptive_max_pool3d, input._h, output_size_list.buffer_info()[0], len(output_size_list)))
 
 _adaptive_max_pool3d_with_indices = _core.bind_AdaptiveMaxPool3dWithIndices
+_adaptive_max_pool3d_with_indices_fast = _core.fast_call("AdaptiveMaxPool3dWithIndices")
 
 
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -166,6 +191,8 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[
     Args:
         output_size: -1 for the input's
     """
+    if (made := _adaptive_max_pool3d_with_indices_fast(input, output_size)) is not None:
+        return made
     try:
         output_size_list = int_list(output_size)
         out_ = array("q", (0, 0))
@@ -177,6 +204,7 @@ def adaptive_max_pool3d_with_indices(input: Tensor, output_size: int | Sequence[
     return own(out_[0]), own(out_[1])
 
 _avg_pool1d = _core.bind_AvgPool1d
+_avg_pool1d_fast = _core.fast_call("AvgPool1d")
 
 
 def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
@@ -190,6 +218,8 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """
+    if (made := _avg_pool1d_fast(input, kernel_size, stride, padding, ceil_mode, exclude_pad, divisor_override)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -200,6 +230,7 @@ def avg_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _avg_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool2d = _core.bind_AvgPool2d
+_avg_pool2d_fast = _core.fast_call("AvgPool2d")
 
 
 def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
@@ -213,6 +244,8 @@ def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """
+    if (made := _avg_pool2d_fast(input, kernel_size, stride, padding, ceil_mode, exclude_pad, divisor_override)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -223,6 +256,7 @@ def avg_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _avg_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _avg_pool3d = _core.bind_AvgPool3d
+_avg_pool3d_fast = _core.fast_call("AvgPool3d")
 
 
 def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, ceil_mode: bool = False, exclude_pad: bool = False, divisor_override: int = 0) -> Tensor:
@@ -236,6 +270,8 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         exclude_pad: the opposite of count_include_pad
         divisor_override: 0 for none
     """
+    if (made := _avg_pool3d_fast(input, kernel_size, stride, padding, ceil_mode, exclude_pad, divisor_override)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -246,6 +282,7 @@ def avg_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _avg_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), ceil_mode, exclude_pad, divisor_override))
 
 _lp_pool1d = _core.bind_LpPool1d
+_lp_pool1d_fast = _core.fast_call("LpPool1d")
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
@@ -257,6 +294,8 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride: the kernel's size if absent
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _lp_pool1d_fast(input, norm_type, kernel_size, stride, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -266,6 +305,7 @@ def lp_pool1d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     return own(status if status > 0 else settle(status, _lp_pool1d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool2d = _core.bind_LpPool2d
+_lp_pool2d_fast = _core.fast_call("LpPool2d")
 
 
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
@@ -277,6 +317,8 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride: the kernel's size if absent
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _lp_pool2d_fast(input, norm_type, kernel_size, stride, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -286,6 +328,7 @@ def lp_pool2d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     return own(status if status > 0 else settle(status, _lp_pool2d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _lp_pool3d = _core.bind_LpPool3d
+_lp_pool3d_fast = _core.fast_call("LpPool3d")
 
 
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, ceil_mode: bool = False) -> Tensor:
@@ -297,6 +340,8 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
         stride: the kernel's size if absent
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _lp_pool3d_fast(input, norm_type, kernel_size, stride, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -306,6 +351,7 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: int | Sequence[int],
     return own(status if status > 0 else settle(status, _lp_pool3d, input._h, norm_type, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), ceil_mode))
 
 _max_pool1d = _core.bind_MaxPool1d
+_max_pool1d_fast = _core.fast_call("MaxPool1d")
 
 
 def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
@@ -318,6 +364,8 @@ def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool1d_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -329,6 +377,7 @@ def max_pool1d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _max_pool1d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool1d_with_indices = _core.bind_MaxPool1dWithIndices
+_max_pool1d_with_indices_fast = _core.fast_call("MaxPool1dWithIndices")
 
 
 def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
@@ -342,6 +391,8 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool1d_with_indices_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -356,6 +407,7 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     return own(out_[0]), own(out_[1])
 
 _max_pool2d = _core.bind_MaxPool2d
+_max_pool2d_fast = _core.fast_call("MaxPool2d")
 
 
 def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
@@ -368,6 +420,8 @@ def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool2d_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -379,6 +433,7 @@ def max_pool2d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _max_pool2d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool2d_with_indices = _core.bind_MaxPool2dWithIndices
+_max_pool2d_with_indices_fast = _core.fast_call("MaxPool2dWithIndices")
 
 
 def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
@@ -392,6 +447,8 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool2d_with_indices_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -406,6 +463,7 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     return own(out_[0]), own(out_[1])
 
 _max_pool3d = _core.bind_MaxPool3d
+_max_pool3d_fast = _core.fast_call("MaxPool3d")
 
 
 def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> Tensor:
@@ -418,6 +476,8 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool3d_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -429,6 +489,7 @@ def max_pool3d(input: Tensor, kernel_size: int | Sequence[int], stride: int | Se
     return own(status if status > 0 else settle(status, _max_pool3d, input._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), dilation_list.buffer_info()[0], len(dilation_list), ceil_mode))
 
 _max_pool3d_with_indices = _core.bind_MaxPool3dWithIndices
+_max_pool3d_with_indices_fast = _core.fast_call("MaxPool3dWithIndices")
 
 
 def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False) -> tuple[Tensor, Tensor]:
@@ -442,6 +503,8 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
         dilation: the distance of the elements under the kernel
         ceil_mode: whether a last window that is not full counts
     """
+    if (made := _max_pool3d_with_indices_fast(input, kernel_size, stride, padding, dilation, ceil_mode)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -456,6 +519,7 @@ def max_pool3d_with_indices(input: Tensor, kernel_size: int | Sequence[int], str
     return own(out_[0]), own(out_[1])
 
 _max_unpool1d = _core.bind_MaxUnpool1d
+_max_unpool1d_fast = _core.fast_call("MaxUnpool1d")
 
 
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
@@ -468,6 +532,8 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         padding: how many elements are added on both sides
         output_size: the sizes of the result's planes
     """
+    if (made := _max_unpool1d_fast(input, indices, kernel_size, stride, padding, output_size)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -479,6 +545,7 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
     return own(status if status > 0 else settle(status, _max_unpool1d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool2d = _core.bind_MaxUnpool2d
+_max_unpool2d_fast = _core.fast_call("MaxUnpool2d")
 
 
 def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
@@ -491,6 +558,8 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         padding: how many elements are added on both sides
         output_size: the sizes of the result's planes
     """
+    if (made := _max_unpool2d_fast(input, indices, kernel_size, stride, padding, output_size)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)
@@ -502,6 +571,7 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
     return own(status if status > 0 else settle(status, _max_unpool2d, input._h, indices._h, kernel_size_list.buffer_info()[0], len(kernel_size_list), 0 if stride_list is None else stride_list.buffer_info()[0], -1 if stride_list is None else len(stride_list), padding_list.buffer_info()[0], len(padding_list), 0 if output_size_list is None else output_size_list.buffer_info()[0], -1 if output_size_list is None else len(output_size_list)))
 
 _max_unpool3d = _core.bind_MaxUnpool3d
+_max_unpool3d_fast = _core.fast_call("MaxUnpool3d")
 
 
 def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: int | Sequence[int] = 0, output_size: int | Sequence[int] | None = None) -> Tensor:
@@ -514,6 +584,8 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: int | Sequence[int
         padding: how many elements are added on both sides
         output_size: the sizes of the result's planes
     """
+    if (made := _max_unpool3d_fast(input, indices, kernel_size, stride, padding, output_size)) is not None:
+        return made
     try:
         kernel_size_list = int_list(kernel_size)
         stride_list = None if stride is None else int_list(stride)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "normal_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "randperm", "trunc_normal_", "uniform_"]
 
 _bernoulli = _core.bind_Bernoulli
+_bernoulli_fast = _core.fast_call("Bernoulli")
 
 
 def bernoulli(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -33,6 +34,8 @@ def bernoulli(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _bernoulli_fast(input, dtype, device, generator)) is not None:
+        return made
     try:
         status = _bernoulli(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -40,6 +43,7 @@ def bernoulli(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     return own(status if status > 0 else settle(status, _bernoulli, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _bernoulli_in_place = _core.bind_BernoulliInPlace
+_bernoulli_in_place_fast = _core.fast_call("BernoulliInPlace")
 
 
 def bernoulli_(input: Tensor, p: Tensor | Number, *, generator: Generator | None = None) -> Tensor:
@@ -49,6 +53,8 @@ def bernoulli_(input: Tensor, p: Tensor | Number, *, generator: Generator | None
         p: the probability: a number, or a tensor that broadcasts
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _bernoulli_in_place_fast(input, p, generator)) is not None:
+        return made
     try:
         p_h, p_v = (p._h, 0.0) if isinstance(p, TensorBase) else number(p)
         status = _bernoulli_in_place(input._h, p_h, p_v, generator_handle(generator))
@@ -59,6 +65,7 @@ def bernoulli_(input: Tensor, p: Tensor | Number, *, generator: Generator | None
     return input
 
 _cauchy_in_place = _core.bind_CauchyInPlace
+_cauchy_in_place_fast = _core.fast_call("CauchyInPlace")
 
 
 def cauchy_(input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -69,6 +76,8 @@ def cauchy_(input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator
         sigma: the scale
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _cauchy_in_place_fast(input, median, sigma, generator)) is not None:
+        return made
     try:
         status = _cauchy_in_place(input._h, median, sigma, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -78,6 +87,7 @@ def cauchy_(input: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator
     return input
 
 _exponential_in_place = _core.bind_ExponentialInPlace
+_exponential_in_place_fast = _core.fast_call("ExponentialInPlace")
 
 
 def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -87,6 +97,8 @@ def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | No
         lambd: the rate
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _exponential_in_place_fast(input, lambd, generator)) is not None:
+        return made
     try:
         status = _exponential_in_place(input._h, lambd, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -96,6 +108,7 @@ def exponential_(input: Tensor, lambd: float = 1.0, *, generator: Generator | No
     return input
 
 _geometric_in_place = _core.bind_GeometricInPlace
+_geometric_in_place_fast = _core.fast_call("GeometricInPlace")
 
 
 def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
@@ -105,6 +118,8 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
         p: the probability of success
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _geometric_in_place_fast(input, p, generator)) is not None:
+        return made
     try:
         status = _geometric_in_place(input._h, p, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -114,6 +129,7 @@ def geometric_(input: Tensor, p: float, *, generator: Generator | None = None) -
     return input
 
 _log_normal_in_place = _core.bind_LogNormalInPlace
+_log_normal_in_place_fast = _core.fast_call("LogNormalInPlace")
 
 
 def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
@@ -124,6 +140,8 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
         std: the standard deviation of the logarithm
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _log_normal_in_place_fast(input, mean, std, generator)) is not None:
+        return made
     try:
         status = _log_normal_in_place(input._h, mean, std, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -133,6 +151,7 @@ def log_normal_(input: Tensor, mean: float = 1.0, std: float = 2.0, *, generator
     return input
 
 _multinomial = _core.bind_Multinomial
+_multinomial_fast = _core.fast_call("Multinomial")
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -146,6 +165,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, d
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _multinomial_fast(input, num_samples, replacement, dtype, device, generator)) is not None:
+        return made
     try:
         status = _multinomial(input._h, num_samples, replacement, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -153,6 +174,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, d
     return own(status if status > 0 else settle(status, _multinomial, input._h, num_samples, replacement, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _normal_in_place = _core.bind_NormalInPlace
+_normal_in_place_fast = _core.fast_call("NormalInPlace")
 
 
 def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -163,6 +185,8 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
         std: the standard deviation
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _normal_in_place_fast(input, mean, std, generator)) is not None:
+        return made
     try:
         status = _normal_in_place(input._h, mean, std, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -172,6 +196,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
     return input
 
 _rand = _core.bind_Rand
+_rand_fast = _core.fast_call("Rand")
 
 
 def rand(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -183,6 +208,8 @@ def rand(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _rand_fast((size, *more) if more else size, dtype, device, generator)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _rand(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
@@ -191,6 +218,7 @@ def rand(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None,
     return own(status if status > 0 else settle(status, _rand, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _rand_like = _core.bind_RandLike
+_rand_like_fast = _core.fast_call("RandLike")
 
 
 def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -202,6 +230,8 @@ def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _rand_like_fast(input, dtype, device, generator)) is not None:
+        return made
     try:
         status = _rand_like(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -209,6 +239,7 @@ def rand_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike |
     return own(status if status > 0 else settle(status, _rand_like, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randint = _core.bind_Randint
+_randint_fast = _core.fast_call("Randint")
 
 
 def randint(low: int = 0, *, high: int, size: int | Sequence[int], dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -222,6 +253,8 @@ def randint(low: int = 0, *, high: int, size: int | Sequence[int], dtype: DType 
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _randint_fast(low, high, size, dtype, device, generator)) is not None:
+        return made
     try:
         size_list = int_list(size)
         status = _randint(low, high, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
@@ -230,6 +263,7 @@ def randint(low: int = 0, *, high: int, size: int | Sequence[int], dtype: DType 
     return own(status if status > 0 else settle(status, _randint, low, high, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randint_like = _core.bind_RandintLike
+_randint_like_fast = _core.fast_call("RandintLike")
 
 
 def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -243,6 +277,8 @@ def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None 
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _randint_like_fast(input, low, high, dtype, device, generator)) is not None:
+        return made
     try:
         status = _randint_like(input._h, low, high, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -250,6 +286,7 @@ def randint_like(input: Tensor, low: int = 0, *, high: int, dtype: DType | None 
     return own(status if status > 0 else settle(status, _randint_like, input._h, low, high, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randn = _core.bind_Randn
+_randn_fast = _core.fast_call("Randn")
 
 
 def randn(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -261,6 +298,8 @@ def randn(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _randn_fast((size, *more) if more else size, dtype, device, generator)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _randn(size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator))
@@ -269,6 +308,7 @@ def randn(size: int | Sequence[int] = (), *more: int, dtype: DType | None = None
     return own(status if status > 0 else settle(status, _randn, size_list.buffer_info()[0], len(size_list), dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _randn_like = _core.bind_RandnLike
+_randn_like_fast = _core.fast_call("RandnLike")
 
 
 def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -280,6 +320,8 @@ def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _randn_like_fast(input, dtype, device, generator)) is not None:
+        return made
     try:
         status = _randn_like(input._h, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -287,6 +329,7 @@ def randn_like(input: Tensor, *, dtype: DType | None = None, device: DeviceLike 
     return own(status if status > 0 else settle(status, _randn_like, input._h, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _random_in_place = _core.bind_RandomInPlace
+_random_in_place_fast = _core.fast_call("RandomInPlace")
 
 
 def random_(input: Tensor, from_: int = 0, *, to: int, generator: Generator | None = None) -> Tensor:
@@ -297,6 +340,8 @@ def random_(input: Tensor, from_: int = 0, *, to: int, generator: Generator | No
         to: the integer above the largest
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _random_in_place_fast(input, from_, to, generator)) is not None:
+        return made
     try:
         status = _random_in_place(input._h, from_, to, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -306,6 +351,7 @@ def random_(input: Tensor, from_: int = 0, *, to: int, generator: Generator | No
     return input
 
 _randperm = _core.bind_Randperm
+_randperm_fast = _core.fast_call("Randperm")
 
 
 def randperm(n: int, *, dtype: DType | None = None, device: DeviceLike | None = None, generator: Generator | None = None) -> Tensor:
@@ -317,6 +363,8 @@ def randperm(n: int, *, dtype: DType | None = None, device: DeviceLike | None = 
         device: where the result goes
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _randperm_fast(n, dtype, device, generator)) is not None:
+        return made
     try:
         status = _randperm(n, dtype_number(dtype), device_number(device), generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -324,6 +372,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: DeviceLike | None = 
     return own(status if status > 0 else settle(status, _randperm, n, dtype_number(dtype), device_number(device), generator_handle(generator)))
 
 _trunc_normal_in_place = _core.bind_TruncNormalInPlace
+_trunc_normal_in_place_fast = _core.fast_call("TruncNormalInPlace")
 
 
 def trunc_normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, *, generator: Generator | None = None) -> Tensor:
@@ -336,6 +385,8 @@ def trunc_normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, a: float =
         b: the largest value
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _trunc_normal_in_place_fast(input, mean, std, a, b, generator)) is not None:
+        return made
     try:
         status = _trunc_normal_in_place(input._h, mean, std, a, b, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -345,6 +396,7 @@ def trunc_normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, a: float =
     return input
 
 _uniform_in_place = _core.bind_UniformInPlace
+_uniform_in_place_fast = _core.fast_call("UniformInPlace")
 
 
 def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Tensor:
@@ -355,6 +407,8 @@ def uniform_(input: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: G
         to: the upper end
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _uniform_in_place_fast(input, from_, to, generator)) is not None:
+        return made
     try:
         status = _uniform_in_place(input._h, from_, to, generator_handle(generator))
     except (AttributeError, TypeError, OverflowError) as error:

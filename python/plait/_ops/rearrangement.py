@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["diag", "diag_embed", "diagflat", "flip", "fliplr", "flipud", "repeat", "repeat_interleave", "roll", "rot90", "tile", "tril", "tril_", "triu", "triu_"]
 
 _diag = _core.bind_Diag
+_diag_fast = _core.fast_call("Diag")
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -28,6 +29,8 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     Args:
         diagonal: which diagonal
     """
+    if (made := _diag_fast(input, diagonal)) is not None:
+        return made
     try:
         status = _diag(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -35,6 +38,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _diag, input._h, diagonal))
 
 _diag_embed = _core.bind_DiagEmbed
+_diag_embed_fast = _core.fast_call("DiagEmbed")
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -45,6 +49,8 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         dim1: of the rows
         dim2: of the columns
     """
+    if (made := _diag_embed_fast(input, offset, dim1, dim2)) is not None:
+        return made
     try:
         status = _diag_embed(input._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -52,6 +58,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return own(status if status > 0 else settle(status, _diag_embed, input._h, offset, dim1, dim2))
 
 _diagflat = _core.bind_Diagflat
+_diagflat_fast = _core.fast_call("Diagflat")
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -60,6 +67,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     Args:
         offset: which diagonal
     """
+    if (made := _diagflat_fast(input, offset)) is not None:
+        return made
     try:
         status = _diagflat(input._h, offset)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -67,6 +76,7 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _diagflat, input._h, offset))
 
 _flip = _core.bind_Flip
+_flip_fast = _core.fast_call("Flip")
 
 
 def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
@@ -75,6 +85,8 @@ def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
     Args:
         dims: the dimensions
     """
+    if (made := _flip_fast(input, dims)) is not None:
+        return made
     try:
         dims_list = int_list(dims)
         status = _flip(input._h, dims_list.buffer_info()[0], len(dims_list))
@@ -83,10 +95,13 @@ def flip(input: Tensor, dims: int | Sequence[int]) -> Tensor:
     return own(status if status > 0 else settle(status, _flip, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _fliplr = _core.bind_Fliplr
+_fliplr_fast = _core.fast_call("Fliplr")
 
 
 def fliplr(input: Tensor) -> Tensor:
     """The columns in reverse order."""
+    if (made := _fliplr_fast(input)) is not None:
+        return made
     try:
         status = _fliplr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -94,10 +109,13 @@ def fliplr(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _fliplr, input._h))
 
 _flipud = _core.bind_Flipud
+_flipud_fast = _core.fast_call("Flipud")
 
 
 def flipud(input: Tensor) -> Tensor:
     """The rows in reverse order."""
+    if (made := _flipud_fast(input)) is not None:
+        return made
     try:
         status = _flipud(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -105,6 +123,7 @@ def flipud(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _flipud, input._h))
 
 _repeat = _core.bind_Repeat
+_repeat_fast = _core.fast_call("Repeat")
 
 
 def repeat(input: Tensor, repeats: int | Sequence[int] = (), *more: int) -> Tensor:
@@ -113,6 +132,8 @@ def repeat(input: Tensor, repeats: int | Sequence[int] = (), *more: int) -> Tens
     Args:
         repeats: how often, for each dimension
     """
+    if (made := _repeat_fast(input, (repeats, *more) if more else repeats)) is not None:
+        return made
     try:
         repeats_list = int_list((repeats, *more) if more else repeats)
         status = _repeat(input._h, repeats_list.buffer_info()[0], len(repeats_list))
@@ -121,6 +142,7 @@ def repeat(input: Tensor, repeats: int | Sequence[int] = (), *more: int) -> Tens
     return own(status if status > 0 else settle(status, _repeat, input._h, repeats_list.buffer_info()[0], len(repeats_list)))
 
 _repeat_interleave = _core.bind_RepeatInterleave
+_repeat_interleave_fast = _core.fast_call("RepeatInterleave")
 
 
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None) -> Tensor:
@@ -130,6 +152,8 @@ def repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None) ->
         repeats: how often
         dim: the dimension; none: flat
     """
+    if (made := _repeat_interleave_fast(input, repeats, dim)) is not None:
+        return made
     try:
         wait_value(input._h)
         wait_value(repeats._h)
@@ -139,6 +163,7 @@ def repeat_interleave(input: Tensor, repeats: Tensor, dim: int | None = None) ->
     return own(status if status > 0 else settle(status, _repeat_interleave, input._h, repeats._h, 0 if dim is None else dim, dim is not None))
 
 _roll = _core.bind_Roll
+_roll_fast = _core.fast_call("Roll")
 
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Tensor:
@@ -148,6 +173,8 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
         shifts: how far
         dims: the dimensions; none: flat
     """
+    if (made := _roll_fast(input, shifts, dims)) is not None:
+        return made
     try:
         shifts_list = int_list(shifts)
         dims_list = None if dims is None else int_list(dims)
@@ -157,6 +184,7 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] |
     return own(status if status > 0 else settle(status, _roll, input._h, shifts_list.buffer_info()[0], len(shifts_list), 0 if dims_list is None else dims_list.buffer_info()[0], -1 if dims_list is None else len(dims_list)))
 
 _rot90 = _core.bind_Rot90
+_rot90_fast = _core.fast_call("Rot90")
 
 
 def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tensor:
@@ -167,6 +195,8 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
         k: how many quarter turns
         dims: the plane
     """
+    if (made := _rot90_fast(input, k, dims)) is not None:
+        return made
     try:
         dims_list = int_list(dims)
         status = _rot90(input._h, k, dims_list.buffer_info()[0], len(dims_list))
@@ -175,6 +205,7 @@ def rot90(input: Tensor, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tens
     return own(status if status > 0 else settle(status, _rot90, input._h, k, dims_list.buffer_info()[0], len(dims_list)))
 
 _tile = _core.bind_Tile
+_tile_fast = _core.fast_call("Tile")
 
 
 def tile(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
@@ -183,6 +214,8 @@ def tile(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
     Args:
         dims: how often, for the last dimensions
     """
+    if (made := _tile_fast(input, (dims, *more) if more else dims)) is not None:
+        return made
     try:
         dims_list = int_list((dims, *more) if more else dims)
         status = _tile(input._h, dims_list.buffer_info()[0], len(dims_list))
@@ -191,6 +224,7 @@ def tile(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor:
     return own(status if status > 0 else settle(status, _tile, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _tril = _core.bind_Tril
+_tril_fast = _core.fast_call("Tril")
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -200,6 +234,8 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     Args:
         diagonal: which diagonal
     """
+    if (made := _tril_fast(input, diagonal)) is not None:
+        return made
     try:
         status = _tril(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -207,6 +243,7 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _tril, input._h, diagonal))
 
 _tril_in_place = _core.bind_TrilInPlace
+_tril_in_place_fast = _core.fast_call("TrilInPlace")
 
 
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -215,6 +252,8 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     Args:
         diagonal: which diagonal
     """
+    if (made := _tril_in_place_fast(input, diagonal)) is not None:
+        return made
     try:
         status = _tril_in_place(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -224,6 +263,7 @@ def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     return input
 
 _triu = _core.bind_Triu
+_triu_fast = _core.fast_call("Triu")
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -233,6 +273,8 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     Args:
         diagonal: which diagonal
     """
+    if (made := _triu_fast(input, diagonal)) is not None:
+        return made
     try:
         status = _triu(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -240,6 +282,7 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _triu, input._h, diagonal))
 
 _triu_in_place = _core.bind_TriuInPlace
+_triu_in_place_fast = _core.fast_call("TriuInPlace")
 
 
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -248,6 +291,8 @@ def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     Args:
         diagonal: which diagonal
     """
+    if (made := _triu_in_place_fast(input, diagonal)) is not None:
+        return made
     try:
         status = _triu_in_place(input._h, diagonal)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["gru_layer", "lstm_layer"]
 
 _gru_layer = _core.bind_GruLayer
+_gru_layer_fast = _core.fast_call("GruLayer")
 
 
 def gru_layer(input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, reverse: bool = False) -> tuple[Tensor, Tensor]:
@@ -36,6 +37,8 @@ def gru_layer(input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Te
         b_hh: the bias of the recurrent products
         reverse: run the steps from the last to the first
     """
+    if (made := _gru_layer_fast(input, h0, w_ih, w_hh, b_ih, b_hh, reverse)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _gru_layer(input._h, 0 if h0 is None else h0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])
@@ -46,6 +49,7 @@ def gru_layer(input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Te
     return own(out_[0]), own(out_[1])
 
 _lstm_layer = _core.bind_LstmLayer
+_lstm_layer_fast = _core.fast_call("LstmLayer")
 
 
 def lstm_layer(input: Tensor, h0: Tensor | None = None, c0: Tensor | None = None, *, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None, reverse: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,6 +66,8 @@ def lstm_layer(input: Tensor, h0: Tensor | None = None, c0: Tensor | None = None
         b_hh: the bias of the recurrent products
         reverse: run the steps from the last to the first
     """
+    if (made := _lstm_layer_fast(input, h0, c0, w_ih, w_hh, b_ih, b_hh, reverse)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         status = _lstm_layer(input._h, 0 if h0 is None else h0._h, 0 if c0 is None else c0._h, w_ih._h, w_hh._h, 0 if b_ih is None else b_ih._h, 0 if b_hh is None else b_hh._h, reverse, out_.buffer_info()[0])

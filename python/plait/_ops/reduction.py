@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max", "mean", "min", "nanmean", "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm"]
 
 _all = _core.bind_All
+_all_fast = _core.fast_call("All")
 
 
 def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -31,6 +32,8 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _all_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _all(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -39,6 +42,7 @@ def all(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     return own(status if status > 0 else settle(status, _all, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _amax = _core.bind_Amax
+_amax_fast = _core.fast_call("Amax")
 
 
 def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, even: bool = False) -> Tensor:
@@ -49,6 +53,8 @@ def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         keepdim: keep the reduced dimensions with size 1
         even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
+    if (made := _amax_fast(input, dim, keepdim, even)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _amax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even)
@@ -57,6 +63,7 @@ def amax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     return own(status if status > 0 else settle(status, _amax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even))
 
 _amin = _core.bind_Amin
+_amin_fast = _core.fast_call("Amin")
 
 
 def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, even: bool = False) -> Tensor:
@@ -67,6 +74,8 @@ def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         keepdim: keep the reduced dimensions with size 1
         even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
+    if (made := _amin_fast(input, dim, keepdim, even)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _amin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even)
@@ -75,6 +84,7 @@ def amin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     return own(status if status > 0 else settle(status, _amin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, even))
 
 _any = _core.bind_Any
+_any_fast = _core.fast_call("Any")
 
 
 def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -84,6 +94,8 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _any_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _any(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -92,6 +104,7 @@ def any(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     return own(status if status > 0 else settle(status, _any, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _argmax = _core.bind_Argmax
+_argmax_fast = _core.fast_call("Argmax")
 
 
 def argmax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -102,6 +115,8 @@ def argmax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _argmax_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _argmax(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -110,6 +125,7 @@ def argmax(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
     return own(status if status > 0 else settle(status, _argmax, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _argmin = _core.bind_Argmin
+_argmin_fast = _core.fast_call("Argmin")
 
 
 def argmin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -120,6 +136,8 @@ def argmin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _argmin_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _argmin(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -128,6 +146,7 @@ def argmin(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
     return own(status if status > 0 else settle(status, _argmin, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _count_nonzero = _core.bind_CountNonzero
+_count_nonzero_fast = _core.fast_call("CountNonzero")
 
 
 def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
@@ -136,6 +155,8 @@ def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
     Args:
         dim: the dimensions to reduce; None means all
     """
+    if (made := _count_nonzero_fast(input, dim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _count_nonzero(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list))
@@ -144,6 +165,7 @@ def count_nonzero(input: Tensor, dim: int | Sequence[int] | None = None) -> Tens
     return own(status if status > 0 else settle(status, _count_nonzero, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list)))
 
 _logsumexp = _core.bind_Logsumexp
+_logsumexp_fast = _core.fast_call("Logsumexp")
 
 
 def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -153,6 +175,8 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _logsumexp_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _logsumexp(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -161,6 +185,7 @@ def logsumexp(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bo
     return own(status if status > 0 else settle(status, _logsumexp, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _max = _core.bind_Max
+_max_fast = _core.fast_call("Max")
 
 
 def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -170,6 +195,8 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         dim: the dimension; negative ones count from the end
         keepdim: keep the reduced dimension with size 1
     """
+    if (made := _max_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _max(input._h, dim, keepdim, out_.buffer_info()[0])
@@ -180,6 +207,7 @@ def max(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
     return own(out_[0]), own(out_[1])
 
 _mean = _core.bind_Mean
+_mean_fast = _core.fast_call("Mean")
 
 
 def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -190,6 +218,8 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _mean_fast(input, dim, keepdim, dtype)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _mean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
@@ -198,6 +228,7 @@ def mean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     return own(status if status > 0 else settle(status, _mean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _min = _core.bind_Min
+_min_fast = _core.fast_call("Min")
 
 
 def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -207,6 +238,8 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
         dim: the dimension; negative ones count from the end
         keepdim: keep the reduced dimension with size 1
     """
+    if (made := _min_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _min(input._h, dim, keepdim, out_.buffer_info()[0])
@@ -217,6 +250,7 @@ def min(input: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]
     return own(out_[0]), own(out_[1])
 
 _nanmean = _core.bind_Nanmean
+_nanmean_fast = _core.fast_call("Nanmean")
 
 
 def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -226,6 +260,8 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _nanmean_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _nanmean(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -234,6 +270,7 @@ def nanmean(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool
     return own(status if status > 0 else settle(status, _nanmean, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _nansum = _core.bind_Nansum
+_nansum_fast = _core.fast_call("Nansum")
 
 
 def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
@@ -243,6 +280,8 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
         dim: the dimensions to reduce; None means all
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _nansum_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _nansum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim)
@@ -251,6 +290,7 @@ def nansum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool 
     return own(status if status > 0 else settle(status, _nansum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim))
 
 _norm = _core.bind_Norm
+_norm_fast = _core.fast_call("Norm")
 
 
 def norm(input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -262,6 +302,8 @@ def norm(input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = None, 
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _norm_fast(input, p, dim, keepdim, dtype)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _norm(input._h, p, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
@@ -270,6 +312,7 @@ def norm(input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = None, 
     return own(status if status > 0 else settle(status, _norm, input._h, p, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _prod = _core.bind_Prod
+_prod_fast = _core.fast_call("Prod")
 
 
 def prod(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -280,6 +323,8 @@ def prod(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _prod_fast(input, dim, keepdim, dtype)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _prod(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
@@ -288,6 +333,7 @@ def prod(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = 
     return own(status if status > 0 else settle(status, _prod, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _std = _core.bind_Std
+_std_fast = _core.fast_call("Std")
 
 
 def std(input: Tensor, dim: int | Sequence[int] | None = None, correction: float = 1.0, keepdim: bool = False) -> Tensor:
@@ -298,6 +344,8 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
         correction: what the number of elements is lessened by before the division
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _std_fast(input, dim, correction, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _std(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim)
@@ -306,6 +354,7 @@ def std(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
     return own(status if status > 0 else settle(status, _std, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim))
 
 _std_mean = _core.bind_StdMean
+_std_mean_fast = _core.fast_call("StdMean")
 
 
 def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: float = 1.0, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -316,6 +365,8 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
         correction: what the number of elements is lessened by before the division
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _std_mean_fast(input, dim, correction, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         out_ = array("q", (0, 0))
@@ -327,6 +378,7 @@ def std_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
     return own(out_[0]), own(out_[1])
 
 _sum = _core.bind_Sum
+_sum_fast = _core.fast_call("Sum")
 
 
 def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -337,6 +389,8 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _sum_fast(input, dim, keepdim, dtype)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _sum(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))
@@ -345,6 +399,7 @@ def sum(input: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = F
     return own(status if status > 0 else settle(status, _sum, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype)))
 
 _var = _core.bind_Var
+_var_fast = _core.fast_call("Var")
 
 
 def var(input: Tensor, dim: int | Sequence[int] | None = None, correction: float = 1.0, keepdim: bool = False) -> Tensor:
@@ -355,6 +410,8 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
         correction: what the number of elements is lessened by before the division
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _var_fast(input, dim, correction, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _var(input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim)
@@ -363,6 +420,7 @@ def var(input: Tensor, dim: int | Sequence[int] | None = None, correction: float
     return own(status if status > 0 else settle(status, _var, input._h, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), correction, keepdim))
 
 _var_mean = _core.bind_VarMean
+_var_mean_fast = _core.fast_call("VarMean")
 
 
 def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: float = 1.0, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -373,6 +431,8 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
         correction: what the number of elements is lessened by before the division
         keepdim: keep the reduced dimensions with size 1
     """
+    if (made := _var_mean_fast(input, dim, correction, keepdim)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         out_ = array("q", (0, 0))
@@ -384,6 +444,7 @@ def var_mean(input: Tensor, dim: int | Sequence[int] | None = None, correction: 
     return own(out_[0]), own(out_[1])
 
 _vector_norm = _core.bind_VectorNorm
+_vector_norm_fast = _core.fast_call("VectorNorm")
 
 
 def vector_norm(input: Tensor, ord: float = 2.0, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
@@ -396,6 +457,8 @@ def vector_norm(input: Tensor, ord: float = 2.0, dim: int | Sequence[int] | None
         keepdim: keep the reduced dimensions with size 1
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _vector_norm_fast(input, ord, dim, keepdim, dtype)) is not None:
+        return made
     try:
         dim_list = None if dim is None else int_list(dim)
         status = _vector_norm(input._h, ord, 0 if dim_list is None else dim_list.buffer_info()[0], -1 if dim_list is None else len(dim_list), keepdim, dtype_number(dtype))

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["ceil", "ceil_", "copysign", "copysign_", "floor", "floor_", "frac", "frac_", "round", "round_", "trunc", "trunc_"]
 
 _ceil = _core.bind_Ceil
+_ceil_fast = _core.fast_call("Ceil")
 
 
 def ceil(input: Tensor) -> Tensor:
     """Rounds up."""
+    if (made := _ceil_fast(input)) is not None:
+        return made
     try:
         status = _ceil(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -31,10 +34,13 @@ def ceil(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _ceil, input._h))
 
 _ceil_in_place = _core.bind_CeilInPlace
+_ceil_in_place_fast = _core.fast_call("CeilInPlace")
 
 
 def ceil_(input: Tensor) -> Tensor:
     """ceil in place: changes `input` and returns it."""
+    if (made := _ceil_in_place_fast(input)) is not None:
+        return made
     try:
         status = _ceil_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -44,6 +50,7 @@ def ceil_(input: Tensor) -> Tensor:
     return input
 
 _copysign = _core.bind_Copysign
+_copysign_fast = _core.fast_call("Copysign")
 
 
 def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -52,6 +59,8 @@ def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _copysign_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign(input._h, other_h, other_v)
@@ -60,6 +69,7 @@ def copysign(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _copysign, input._h, other_h, other_v))
 
 _copysign_in_place = _core.bind_CopysignInPlace
+_copysign_in_place_fast = _core.fast_call("CopysignInPlace")
 
 
 def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -68,6 +78,8 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _copysign_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _copysign_in_place(input._h, other_h, other_v)
@@ -78,10 +90,13 @@ def copysign_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _floor = _core.bind_Floor
+_floor_fast = _core.fast_call("Floor")
 
 
 def floor(input: Tensor) -> Tensor:
     """Rounds down."""
+    if (made := _floor_fast(input)) is not None:
+        return made
     try:
         status = _floor(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -89,10 +104,13 @@ def floor(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _floor, input._h))
 
 _floor_in_place = _core.bind_FloorInPlace
+_floor_in_place_fast = _core.fast_call("FloorInPlace")
 
 
 def floor_(input: Tensor) -> Tensor:
     """floor in place: changes `input` and returns it."""
+    if (made := _floor_in_place_fast(input)) is not None:
+        return made
     try:
         status = _floor_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -102,10 +120,13 @@ def floor_(input: Tensor) -> Tensor:
     return input
 
 _frac = _core.bind_Frac
+_frac_fast = _core.fast_call("Frac")
 
 
 def frac(input: Tensor) -> Tensor:
     """Returns the fraction, with the sign of input."""
+    if (made := _frac_fast(input)) is not None:
+        return made
     try:
         status = _frac(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -113,10 +134,13 @@ def frac(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _frac, input._h))
 
 _frac_in_place = _core.bind_FracInPlace
+_frac_in_place_fast = _core.fast_call("FracInPlace")
 
 
 def frac_(input: Tensor) -> Tensor:
     """frac in place: changes `input` and returns it."""
+    if (made := _frac_in_place_fast(input)) is not None:
+        return made
     try:
         status = _frac_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -126,6 +150,7 @@ def frac_(input: Tensor) -> Tensor:
     return input
 
 _round = _core.bind_Round
+_round_fast = _core.fast_call("Round")
 
 
 def round(input: Tensor, decimals: int = 0) -> Tensor:
@@ -134,6 +159,8 @@ def round(input: Tensor, decimals: int = 0) -> Tensor:
     Args:
         decimals: how many digits behind the point; negative ones count in front of it
     """
+    if (made := _round_fast(input, decimals)) is not None:
+        return made
     try:
         status = _round(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -141,6 +168,7 @@ def round(input: Tensor, decimals: int = 0) -> Tensor:
     return own(status if status > 0 else settle(status, _round, input._h, decimals))
 
 _round_in_place = _core.bind_RoundInPlace
+_round_in_place_fast = _core.fast_call("RoundInPlace")
 
 
 def round_(input: Tensor, decimals: int = 0) -> Tensor:
@@ -149,6 +177,8 @@ def round_(input: Tensor, decimals: int = 0) -> Tensor:
     Args:
         decimals: how many digits behind the point; negative ones count in front of it
     """
+    if (made := _round_in_place_fast(input, decimals)) is not None:
+        return made
     try:
         status = _round_in_place(input._h, decimals)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -158,10 +188,13 @@ def round_(input: Tensor, decimals: int = 0) -> Tensor:
     return input
 
 _trunc = _core.bind_Trunc
+_trunc_fast = _core.fast_call("Trunc")
 
 
 def trunc(input: Tensor) -> Tensor:
     """Rounds towards zero."""
+    if (made := _trunc_fast(input)) is not None:
+        return made
     try:
         status = _trunc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -169,10 +202,13 @@ def trunc(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _trunc, input._h))
 
 _trunc_in_place = _core.bind_TruncInPlace
+_trunc_in_place_fast = _core.fast_call("TruncInPlace")
 
 
 def trunc_(input: Tensor) -> Tensor:
     """trunc in place: changes `input` and returns it."""
+    if (made := _trunc_in_place_fast(input)) is not None:
+        return made
     try:
         status = _trunc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

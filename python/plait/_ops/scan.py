@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["cummax", "cummin", "cumprod", "cumprod_", "cumsum", "cumsum_", "cumulative_trapezoid", "diff", "logcumsumexp", "trapezoid"]
 
 _cummax = _core.bind_Cummax
+_cummax_fast = _core.fast_call("Cummax")
 
 
 def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -30,6 +31,8 @@ def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _cummax_fast(input, dim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _cummax(input._h, dim, out_.buffer_info()[0])
@@ -40,6 +43,7 @@ def cummax(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _cummin = _core.bind_Cummin
+_cummin_fast = _core.fast_call("Cummin")
 
 
 def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -48,6 +52,8 @@ def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _cummin_fast(input, dim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _cummin(input._h, dim, out_.buffer_info()[0])
@@ -58,6 +64,7 @@ def cummin(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _cumprod = _core.bind_Cumprod
+_cumprod_fast = _core.fast_call("Cumprod")
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
@@ -67,6 +74,8 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         dim: the dimension; negative ones count from the end
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _cumprod_fast(input, dim, dtype)) is not None:
+        return made
     try:
         status = _cumprod(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -74,6 +83,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return own(status if status > 0 else settle(status, _cumprod, input._h, dim, dtype_number(dtype)))
 
 _cumprod_in_place = _core.bind_CumprodInPlace
+_cumprod_in_place_fast = _core.fast_call("CumprodInPlace")
 
 
 def cumprod_(input: Tensor, dim: int) -> Tensor:
@@ -82,6 +92,8 @@ def cumprod_(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _cumprod_in_place_fast(input, dim)) is not None:
+        return made
     try:
         status = _cumprod_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -91,6 +103,7 @@ def cumprod_(input: Tensor, dim: int) -> Tensor:
     return input
 
 _cumsum = _core.bind_Cumsum
+_cumsum_fast = _core.fast_call("Cumsum")
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
@@ -100,6 +113,8 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         dim: the dimension; negative ones count from the end
         dtype: the dtype of the result, to which the input is converted first
     """
+    if (made := _cumsum_fast(input, dim, dtype)) is not None:
+        return made
     try:
         status = _cumsum(input._h, dim, dtype_number(dtype))
     except (AttributeError, TypeError, OverflowError) as error:
@@ -107,6 +122,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return own(status if status > 0 else settle(status, _cumsum, input._h, dim, dtype_number(dtype)))
 
 _cumsum_in_place = _core.bind_CumsumInPlace
+_cumsum_in_place_fast = _core.fast_call("CumsumInPlace")
 
 
 def cumsum_(input: Tensor, dim: int) -> Tensor:
@@ -115,6 +131,8 @@ def cumsum_(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _cumsum_in_place_fast(input, dim)) is not None:
+        return made
     try:
         status = _cumsum_in_place(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -124,6 +142,7 @@ def cumsum_(input: Tensor, dim: int) -> Tensor:
     return input
 
 _cumulative_trapezoid = _core.bind_CumulativeTrapezoid
+_cumulative_trapezoid_fast = _core.fast_call("CumulativeTrapezoid")
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
@@ -135,6 +154,8 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, di
         dx: the distance of samples, without x
         dim: the dimension
     """
+    if (made := _cumulative_trapezoid_fast(y, x, dx, dim)) is not None:
+        return made
     try:
         status = _cumulative_trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -142,6 +163,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, di
     return own(status if status > 0 else settle(status, _cumulative_trapezoid, y._h, 0 if x is None else x._h, dx, dim))
 
 _diff = _core.bind_Diff
+_diff_fast = _core.fast_call("Diff")
 
 
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
@@ -153,6 +175,8 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
         prepend: what is joined in front first
         append: what is joined behind first
     """
+    if (made := _diff_fast(input, n, dim, prepend, append)) is not None:
+        return made
     try:
         status = _diff(input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -160,6 +184,7 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     return own(status if status > 0 else settle(status, _diff, input._h, n, dim, 0 if prepend is None else prepend._h, 0 if append is None else append._h))
 
 _logcumsumexp = _core.bind_Logcumsumexp
+_logcumsumexp_fast = _core.fast_call("Logcumsumexp")
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
@@ -168,6 +193,8 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension; negative ones count from the end
     """
+    if (made := _logcumsumexp_fast(input, dim)) is not None:
+        return made
     try:
         status = _logcumsumexp(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -175,6 +202,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return own(status if status > 0 else settle(status, _logcumsumexp, input._h, dim))
 
 _trapezoid = _core.bind_Trapezoid
+_trapezoid_fast = _core.fast_call("Trapezoid")
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1) -> Tensor:
@@ -186,6 +214,8 @@ def trapezoid(y: Tensor, x: Tensor | None = None, dx: float = 1.0, dim: int = -1
         dx: the distance of samples, without x
         dim: the dimension
     """
+    if (made := _trapezoid_fast(y, x, dx, dim)) is not None:
+        return made
     try:
         status = _trapezoid(y._h, 0 if x is None else x._h, dx, dim)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["log_softmax", "softmax", "softmin"]
 
 _log_softmax = _core.bind_LogSoftmax
+_log_softmax_fast = _core.fast_call("LogSoftmax")
 
 
 def log_softmax(input: Tensor, dim: int) -> Tensor:
@@ -28,6 +29,8 @@ def log_softmax(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension that is normalised
     """
+    if (made := _log_softmax_fast(input, dim)) is not None:
+        return made
     try:
         status = _log_softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -35,6 +38,7 @@ def log_softmax(input: Tensor, dim: int) -> Tensor:
     return own(status if status > 0 else settle(status, _log_softmax, input._h, dim))
 
 _softmax = _core.bind_Softmax
+_softmax_fast = _core.fast_call("Softmax")
 
 
 def softmax(input: Tensor, dim: int) -> Tensor:
@@ -43,6 +47,8 @@ def softmax(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension that is normalised
     """
+    if (made := _softmax_fast(input, dim)) is not None:
+        return made
     try:
         status = _softmax(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -50,6 +56,7 @@ def softmax(input: Tensor, dim: int) -> Tensor:
     return own(status if status > 0 else settle(status, _softmax, input._h, dim))
 
 _softmin = _core.bind_Softmin
+_softmin_fast = _core.fast_call("Softmin")
 
 
 def softmin(input: Tensor, dim: int) -> Tensor:
@@ -58,6 +65,8 @@ def softmin(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension that is normalised
     """
+    if (made := _softmin_fast(input, dim)) is not None:
+        return made
     try:
         status = _softmin(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:

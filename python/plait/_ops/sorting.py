@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["argsort", "bincount", "bucketize", "histc", "kthvalue", "median", "mode", "msort", "nanmedian", "nanquantile", "quantile", "searchsorted", "sort", "topk", "unique", "unique_consecutive"]
 
 _argsort = _core.bind_Argsort
+_argsort_fast = _core.fast_call("Argsort")
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
@@ -31,6 +32,8 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
         descending: whether the largest come first
         stable: keep the order of equal elements, which is done in any case
     """
+    if (made := _argsort_fast(input, dim, descending, stable)) is not None:
+        return made
     try:
         status = _argsort(input._h, dim, descending, stable)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -38,6 +41,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     return own(status if status > 0 else settle(status, _argsort, input._h, dim, descending, stable))
 
 _bincount = _core.bind_Bincount
+_bincount_fast = _core.fast_call("Bincount")
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
@@ -47,6 +51,8 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         weights: a weight for each integer; 1 by default
         minlength: how many counts there are at least
     """
+    if (made := _bincount_fast(input, weights, minlength)) is not None:
+        return made
     try:
         wait_value(input._h)
         wait_value(0 if weights is None else weights._h)
@@ -56,6 +62,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return own(status if status > 0 else settle(status, _bincount, input._h, 0 if weights is None else weights._h, minlength))
 
 _bucketize = _core.bind_Bucketize
+_bucketize_fast = _core.fast_call("Bucketize")
 
 
 def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -66,6 +73,8 @@ def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right:
         out_int32: whether the result is int32, not int64
         right: whether equal elements lie to the left of the result
     """
+    if (made := _bucketize_fast(input, boundaries, out_int32, right)) is not None:
+        return made
     try:
         status = _bucketize(input._h, boundaries._h, out_int32, right)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -73,6 +82,7 @@ def bucketize(input: Tensor, boundaries: Tensor, out_int32: bool = False, right:
     return own(status if status > 0 else settle(status, _bucketize, input._h, boundaries._h, out_int32, right))
 
 _histc = _core.bind_Histc
+_histc_fast = _core.fast_call("Histc")
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
@@ -83,6 +93,8 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
         min: where the first bin begins; where min and max are equal, both are taken from the input
         max: where the last bin ends
     """
+    if (made := _histc_fast(input, bins, min, max)) is not None:
+        return made
     try:
         wait_value(input._h)
         status = _histc(input._h, bins, min, max)
@@ -91,6 +103,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
     return own(status if status > 0 else settle(status, _histc, input._h, bins, min, max))
 
 _kthvalue = _core.bind_Kthvalue
+_kthvalue_fast = _core.fast_call("Kthvalue")
 
 
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -101,6 +114,8 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
         dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
+    if (made := _kthvalue_fast(input, k, dim, keepdim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _kthvalue(input._h, k, dim, keepdim, out_.buffer_info()[0])
@@ -111,6 +126,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tup
     return own(out_[0]), own(out_[1])
 
 _median = _core.bind_Median
+_median_fast = _core.fast_call("Median")
 
 
 def median(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = False) -> tuple[Tensor, Tensor]:
@@ -121,6 +137,8 @@ def median(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = Fal
         keepdim: keep the dimension with size 1
         even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
+    if (made := _median_fast(input, dim, keepdim, even)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _median(input._h, dim, keepdim, even, out_.buffer_info()[0])
@@ -131,6 +149,7 @@ def median(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = Fal
     return own(out_[0]), own(out_[1])
 
 _mode = _core.bind_Mode
+_mode_fast = _core.fast_call("Mode")
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
@@ -141,6 +160,8 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
         dim: the dimension; negative ones count from the end
         keepdim: keep the dimension with size 1
     """
+    if (made := _mode_fast(input, dim, keepdim)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _mode(input._h, dim, keepdim, out_.buffer_info()[0])
@@ -151,10 +172,13 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, T
     return own(out_[0]), own(out_[1])
 
 _msort = _core.bind_Msort
+_msort_fast = _core.fast_call("Msort")
 
 
 def msort(input: Tensor) -> Tensor:
     """The elements sorted along the first dimension."""
+    if (made := _msort_fast(input)) is not None:
+        return made
     try:
         status = _msort(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -162,6 +186,7 @@ def msort(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _msort, input._h))
 
 _nanmedian = _core.bind_Nanmedian
+_nanmedian_fast = _core.fast_call("Nanmedian")
 
 
 def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = False) -> tuple[Tensor, Tensor]:
@@ -172,6 +197,8 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = 
         keepdim: keep the dimension with size 1
         even: whether all elements that equal the result share its gradient evenly, and NaNs that of a NaN
     """
+    if (made := _nanmedian_fast(input, dim, keepdim, even)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _nanmedian(input._h, dim, keepdim, even, out_.buffer_info()[0])
@@ -182,6 +209,7 @@ def nanmedian(input: Tensor, dim: int = -1, keepdim: bool = False, even: bool = 
     return own(out_[0]), own(out_[1])
 
 _nanquantile = _core.bind_Nanquantile
+_nanquantile_fast = _core.fast_call("Nanquantile")
 
 
 def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
@@ -193,6 +221,8 @@ def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool 
         keepdim: keep the reduced dimensions with size 1
         interpolation: linear, lower, higher, midpoint or nearest
     """
+    if (made := _nanquantile_fast(input, q, dim, keepdim, interpolation)) is not None:
+        return made
     try:
         status = _nanquantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -200,6 +230,7 @@ def nanquantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool 
     return own(status if status > 0 else settle(status, _nanquantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _quantile = _core.bind_Quantile
+_quantile_fast = _core.fast_call("Quantile")
 
 
 def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear") -> Tensor:
@@ -211,6 +242,8 @@ def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = F
         keepdim: keep the reduced dimensions with size 1
         interpolation: linear, lower, higher, midpoint or nearest
     """
+    if (made := _quantile_fast(input, q, dim, keepdim, interpolation)) is not None:
+        return made
     try:
         status = _quantile(input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -218,6 +251,7 @@ def quantile(input: Tensor, q: Tensor, dim: int | None = None, keepdim: bool = F
     return own(status if status > 0 else settle(status, _quantile, input._h, q._h, 0 if dim is None else dim, dim is not None, keepdim, interpolation))
 
 _searchsorted = _core.bind_Searchsorted
+_searchsorted_fast = _core.fast_call("Searchsorted")
 
 
 def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False, right: bool = False, sorter: Tensor | None = None) -> Tensor:
@@ -229,6 +263,8 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False
         right: whether equal elements lie to the left of the result
         sorter: the indices that would sort the sequences
     """
+    if (made := _searchsorted_fast(sorted_sequence, input, out_int32, right, sorter)) is not None:
+        return made
     try:
         status = _searchsorted(sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -236,6 +272,7 @@ def searchsorted(sorted_sequence: Tensor, input: Tensor, out_int32: bool = False
     return own(status if status > 0 else settle(status, _searchsorted, sorted_sequence._h, input._h, out_int32, right, 0 if sorter is None else sorter._h))
 
 _sort = _core.bind_Sort
+_sort_fast = _core.fast_call("Sort")
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> tuple[Tensor, Tensor]:
@@ -246,6 +283,8 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
         descending: whether the largest come first
         stable: keep the order of equal elements, which is done in any case
     """
+    if (made := _sort_fast(input, dim, descending, stable)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _sort(input._h, dim, descending, stable, out_.buffer_info()[0])
@@ -256,6 +295,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return own(out_[0]), own(out_[1])
 
 _topk = _core.bind_Topk
+_topk_fast = _core.fast_call("Topk")
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Tensor, Tensor]:
@@ -267,6 +307,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
         largest: whether the largest are wanted, not the smallest
         sorted: whether they come in order, which they do in any case
     """
+    if (made := _topk_fast(input, k, dim, largest, sorted)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _topk(input._h, k, dim, largest, sorted, out_.buffer_info()[0])
@@ -277,6 +319,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return own(out_[0]), own(out_[1])
 
 _unique = _core.bind_Unique
+_unique_fast = _core.fast_call("Unique")
 
 
 def unique(input: Tensor, dim: int | None = None, inverse: bool = False, counts: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -287,6 +330,8 @@ def unique(input: Tensor, dim: int | None = None, inverse: bool = False, counts:
         inverse: compute the index of each element; without, there are none
         counts: compute how often each comes; without, there are none
     """
+    if (made := _unique_fast(input, dim, inverse, counts)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         wait_value(input._h)
@@ -298,6 +343,7 @@ def unique(input: Tensor, dim: int | None = None, inverse: bool = False, counts:
     return own(out_[0]), own(out_[1]), own(out_[2])
 
 _unique_consecutive = _core.bind_UniqueConsecutive
+_unique_consecutive_fast = _core.fast_call("UniqueConsecutive")
 
 
 def unique_consecutive(input: Tensor, dim: int | None = None, inverse: bool = False, counts: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -309,6 +355,8 @@ def unique_consecutive(input: Tensor, dim: int | None = None, inverse: bool = Fa
         inverse: compute the index of each element; without, there are none
         counts: compute how often each comes; without, there are none
     """
+    if (made := _unique_consecutive_fast(input, dim, inverse, counts)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0, 0))
         wait_value(input._h)

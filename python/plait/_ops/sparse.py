@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["csr_matmul", "csr_sampled_matmul"]
 
 _csr_matmul = _core.bind_CsrMatmul
+_csr_matmul_fast = _core.fast_call("CsrMatmul")
 
 
 def csr_matmul(crow: Tensor, col: Tensor, values: Tensor, dense: Tensor, order: Tensor | None = None, transposed_crow: Tensor | None = None, transposed_row: Tensor | None = None, transposed_order: Tensor | None = None) -> Tensor:
@@ -35,6 +36,8 @@ def csr_matmul(crow: Tensor, col: Tensor, values: Tensor, dense: Tensor, order: 
         transposed_row: col of the transposed matrix
         transposed_order: order of the transposed matrix
     """
+    if (made := _csr_matmul_fast(crow, col, values, dense, order, transposed_crow, transposed_row, transposed_order)) is not None:
+        return made
     try:
         status = _csr_matmul(crow._h, col._h, values._h, dense._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -42,6 +45,7 @@ def csr_matmul(crow: Tensor, col: Tensor, values: Tensor, dense: Tensor, order: 
     return own(status if status > 0 else settle(status, _csr_matmul, crow._h, col._h, values._h, dense._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h))
 
 _csr_sampled_matmul = _core.bind_CsrSampledMatmul
+_csr_sampled_matmul_fast = _core.fast_call("CsrSampledMatmul")
 
 
 def csr_sampled_matmul(crow: Tensor, col: Tensor, a: Tensor, b: Tensor, order: Tensor | None = None, transposed_crow: Tensor | None = None, transposed_row: Tensor | None = None, transposed_order: Tensor | None = None) -> Tensor:
@@ -58,6 +62,8 @@ def csr_sampled_matmul(crow: Tensor, col: Tensor, a: Tensor, b: Tensor, order: T
         transposed_row: col of the transposed matrix
         transposed_order: order of the transposed matrix
     """
+    if (made := _csr_sampled_matmul_fast(crow, col, a, b, order, transposed_crow, transposed_row, transposed_order)) is not None:
+        return made
     try:
         status = _csr_sampled_matmul(crow._h, col._h, a._h, b._h, 0 if order is None else order._h, 0 if transposed_crow is None else transposed_crow._h, 0 if transposed_row is None else transposed_row._h, 0 if transposed_order is None else transposed_order._h)
     except (AttributeError, TypeError, OverflowError) as error:

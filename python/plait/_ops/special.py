@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["digamma", "digamma_", "entr", "entr_", "erf", "erf_", "erfc", "erfc_", "erfinv", "erfinv_", "frexp", "i0", "i0_", "igamma", "igamma_", "igammac", "igammac_", "lgamma", "lgamma_", "logit", "logit_", "nan_to_num", "nan_to_num_", "nextafter", "nextafter_", "polygamma", "polygamma_", "special_airy_ai", "special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t", "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w", "special_erfcx", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l", "special_legendre_polynomial_p", "special_log_ndtr", "special_modified_bessel_k0", "special_modified_bessel_k1", "special_ndtr", "special_ndtri", "special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_w", "special_spherical_bessel_j0", "special_xlog1py", "zeta"]
 
 _digamma = _core.bind_Digamma
+_digamma_fast = _core.fast_call("Digamma")
 
 
 def digamma(input: Tensor) -> Tensor:
     """Returns the derivative of lgamma."""
+    if (made := _digamma_fast(input)) is not None:
+        return made
     try:
         status = _digamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -32,10 +35,13 @@ def digamma(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _digamma, input._h))
 
 _digamma_in_place = _core.bind_DigammaInPlace
+_digamma_in_place_fast = _core.fast_call("DigammaInPlace")
 
 
 def digamma_(input: Tensor) -> Tensor:
     """digamma in place: changes `input` and returns it."""
+    if (made := _digamma_in_place_fast(input)) is not None:
+        return made
     try:
         status = _digamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -45,10 +51,13 @@ def digamma_(input: Tensor) -> Tensor:
     return input
 
 _entr = _core.bind_Entr
+_entr_fast = _core.fast_call("Entr")
 
 
 def entr(input: Tensor) -> Tensor:
     """Returns -input * log(input), 0 where input is 0."""
+    if (made := _entr_fast(input)) is not None:
+        return made
     try:
         status = _entr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -56,10 +65,13 @@ def entr(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _entr, input._h))
 
 _entr_in_place = _core.bind_EntrInPlace
+_entr_in_place_fast = _core.fast_call("EntrInPlace")
 
 
 def entr_(input: Tensor) -> Tensor:
     """entr in place: changes `input` and returns it."""
+    if (made := _entr_in_place_fast(input)) is not None:
+        return made
     try:
         status = _entr_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -69,10 +81,13 @@ def entr_(input: Tensor) -> Tensor:
     return input
 
 _erf = _core.bind_Erf
+_erf_fast = _core.fast_call("Erf")
 
 
 def erf(input: Tensor) -> Tensor:
     """Returns the error function."""
+    if (made := _erf_fast(input)) is not None:
+        return made
     try:
         status = _erf(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -80,10 +95,13 @@ def erf(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _erf, input._h))
 
 _erf_in_place = _core.bind_ErfInPlace
+_erf_in_place_fast = _core.fast_call("ErfInPlace")
 
 
 def erf_(input: Tensor) -> Tensor:
     """erf in place: changes `input` and returns it."""
+    if (made := _erf_in_place_fast(input)) is not None:
+        return made
     try:
         status = _erf_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -93,10 +111,13 @@ def erf_(input: Tensor) -> Tensor:
     return input
 
 _erfc = _core.bind_Erfc
+_erfc_fast = _core.fast_call("Erfc")
 
 
 def erfc(input: Tensor) -> Tensor:
     """Returns the complementary error function."""
+    if (made := _erfc_fast(input)) is not None:
+        return made
     try:
         status = _erfc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -104,10 +125,13 @@ def erfc(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _erfc, input._h))
 
 _erfc_in_place = _core.bind_ErfcInPlace
+_erfc_in_place_fast = _core.fast_call("ErfcInPlace")
 
 
 def erfc_(input: Tensor) -> Tensor:
     """erfc in place: changes `input` and returns it."""
+    if (made := _erfc_in_place_fast(input)) is not None:
+        return made
     try:
         status = _erfc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -117,10 +141,13 @@ def erfc_(input: Tensor) -> Tensor:
     return input
 
 _erfinv = _core.bind_Erfinv
+_erfinv_fast = _core.fast_call("Erfinv")
 
 
 def erfinv(input: Tensor) -> Tensor:
     """Returns the inverse of the error function."""
+    if (made := _erfinv_fast(input)) is not None:
+        return made
     try:
         status = _erfinv(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -128,10 +155,13 @@ def erfinv(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _erfinv, input._h))
 
 _erfinv_in_place = _core.bind_ErfinvInPlace
+_erfinv_in_place_fast = _core.fast_call("ErfinvInPlace")
 
 
 def erfinv_(input: Tensor) -> Tensor:
     """erfinv in place: changes `input` and returns it."""
+    if (made := _erfinv_in_place_fast(input)) is not None:
+        return made
     try:
         status = _erfinv_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -141,11 +171,14 @@ def erfinv_(input: Tensor) -> Tensor:
     return input
 
 _frexp = _core.bind_Frexp
+_frexp_fast = _core.fast_call("Frexp")
 
 
 def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     """Mantissas, of a size in [0.5, 1) or 0, and int32 exponents: input = mantissa * 2^exponent.
     Floating-point only."""
+    if (made := _frexp_fast(input)) is not None:
+        return made
     try:
         out_ = array("q", (0, 0))
         status = _frexp(input._h, out_.buffer_info()[0])
@@ -156,10 +189,13 @@ def frexp(input: Tensor) -> tuple[Tensor, Tensor]:
     return own(out_[0]), own(out_[1])
 
 _i0 = _core.bind_I0
+_i0_fast = _core.fast_call("I0")
 
 
 def i0(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 0."""
+    if (made := _i0_fast(input)) is not None:
+        return made
     try:
         status = _i0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -167,10 +203,13 @@ def i0(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _i0, input._h))
 
 _i0_in_place = _core.bind_I0InPlace
+_i0_in_place_fast = _core.fast_call("I0InPlace")
 
 
 def i0_(input: Tensor) -> Tensor:
     """i0 in place: changes `input` and returns it."""
+    if (made := _i0_in_place_fast(input)) is not None:
+        return made
     try:
         status = _i0_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -180,6 +219,7 @@ def i0_(input: Tensor) -> Tensor:
     return input
 
 _igamma = _core.bind_Igamma
+_igamma_fast = _core.fast_call("Igamma")
 
 
 def igamma(input: Tensor, other: Tensor) -> Tensor:
@@ -188,6 +228,8 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _igamma_fast(input, other)) is not None:
+        return made
     try:
         status = _igamma(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -195,6 +237,7 @@ def igamma(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _igamma, input._h, other._h))
 
 _igamma_in_place = _core.bind_IgammaInPlace
+_igamma_in_place_fast = _core.fast_call("IgammaInPlace")
 
 
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
@@ -203,6 +246,8 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _igamma_in_place_fast(input, other)) is not None:
+        return made
     try:
         status = _igamma_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -212,6 +257,7 @@ def igamma_(input: Tensor, other: Tensor) -> Tensor:
     return input
 
 _igammac = _core.bind_Igammac
+_igammac_fast = _core.fast_call("Igammac")
 
 
 def igammac(input: Tensor, other: Tensor) -> Tensor:
@@ -220,6 +266,8 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _igammac_fast(input, other)) is not None:
+        return made
     try:
         status = _igammac(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -227,6 +275,7 @@ def igammac(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _igammac, input._h, other._h))
 
 _igammac_in_place = _core.bind_IgammacInPlace
+_igammac_in_place_fast = _core.fast_call("IgammacInPlace")
 
 
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
@@ -235,6 +284,8 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _igammac_in_place_fast(input, other)) is not None:
+        return made
     try:
         status = _igammac_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -244,10 +295,13 @@ def igammac_(input: Tensor, other: Tensor) -> Tensor:
     return input
 
 _lgamma = _core.bind_Lgamma
+_lgamma_fast = _core.fast_call("Lgamma")
 
 
 def lgamma(input: Tensor) -> Tensor:
     """Returns the logarithm of the gamma function."""
+    if (made := _lgamma_fast(input)) is not None:
+        return made
     try:
         status = _lgamma(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -255,10 +309,13 @@ def lgamma(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _lgamma, input._h))
 
 _lgamma_in_place = _core.bind_LgammaInPlace
+_lgamma_in_place_fast = _core.fast_call("LgammaInPlace")
 
 
 def lgamma_(input: Tensor) -> Tensor:
     """lgamma in place: changes `input` and returns it."""
+    if (made := _lgamma_in_place_fast(input)) is not None:
+        return made
     try:
         status = _lgamma_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -268,6 +325,7 @@ def lgamma_(input: Tensor) -> Tensor:
     return input
 
 _logit = _core.bind_Logit
+_logit_fast = _core.fast_call("Logit")
 
 
 def logit(input: Tensor, eps: float = -1.0) -> Tensor:
@@ -276,6 +334,8 @@ def logit(input: Tensor, eps: float = -1.0) -> Tensor:
     Args:
         eps: limits input to [eps, 1-eps] if not negative
     """
+    if (made := _logit_fast(input, eps)) is not None:
+        return made
     try:
         status = _logit(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -283,6 +343,7 @@ def logit(input: Tensor, eps: float = -1.0) -> Tensor:
     return own(status if status > 0 else settle(status, _logit, input._h, eps))
 
 _logit_in_place = _core.bind_LogitInPlace
+_logit_in_place_fast = _core.fast_call("LogitInPlace")
 
 
 def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
@@ -291,6 +352,8 @@ def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
     Args:
         eps: limits input to [eps, 1-eps] if not negative
     """
+    if (made := _logit_in_place_fast(input, eps)) is not None:
+        return made
     try:
         status = _logit_in_place(input._h, eps)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -300,6 +363,7 @@ def logit_(input: Tensor, eps: float = -1.0) -> Tensor:
     return input
 
 _nan_to_num = _core.bind_NanToNum
+_nan_to_num_fast = _core.fast_call("NanToNum")
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
@@ -310,6 +374,8 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None =
         posinf: what infinity becomes; by default the largest number of the dtype
         neginf: what minus infinity becomes; by default the smallest number of the dtype
     """
+    if (made := _nan_to_num_fast(input, nan, posinf, neginf)) is not None:
+        return made
     try:
         posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
@@ -319,6 +385,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None =
     return own(status if status > 0 else settle(status, _nan_to_num, input._h, nan, posinf_h, posinf_v, neginf_h, neginf_v))
 
 _nan_to_num_in_place = _core.bind_NanToNumInPlace
+_nan_to_num_in_place_fast = _core.fast_call("NanToNumInPlace")
 
 
 def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None = None, neginf: Tensor | Number | None = None) -> Tensor:
@@ -329,6 +396,8 @@ def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None 
         posinf: what infinity becomes; by default the largest number of the dtype
         neginf: what minus infinity becomes; by default the smallest number of the dtype
     """
+    if (made := _nan_to_num_in_place_fast(input, nan, posinf, neginf)) is not None:
+        return made
     try:
         posinf_h, posinf_v = (0, 0.0) if posinf is None else (posinf._h, 0.0) if isinstance(posinf, TensorBase) else number(posinf)
         neginf_h, neginf_v = (0, 0.0) if neginf is None else (neginf._h, 0.0) if isinstance(neginf, TensorBase) else number(neginf)
@@ -340,6 +409,7 @@ def nan_to_num_(input: Tensor, nan: float = 0.0, posinf: Tensor | Number | None 
     return input
 
 _nextafter = _core.bind_Nextafter
+_nextafter_fast = _core.fast_call("Nextafter")
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
@@ -348,6 +418,8 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _nextafter_fast(input, other)) is not None:
+        return made
     try:
         status = _nextafter(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -355,6 +427,7 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _nextafter, input._h, other._h))
 
 _nextafter_in_place = _core.bind_NextafterInPlace
+_nextafter_in_place_fast = _core.fast_call("NextafterInPlace")
 
 
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
@@ -363,6 +436,8 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _nextafter_in_place_fast(input, other)) is not None:
+        return made
     try:
         status = _nextafter_in_place(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -372,6 +447,7 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     return input
 
 _polygamma = _core.bind_Polygamma
+_polygamma_fast = _core.fast_call("Polygamma")
 
 
 def polygamma(n: int, input: Tensor) -> Tensor:
@@ -380,6 +456,8 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     Args:
         n: which derivative; 0 is digamma itself
     """
+    if (made := _polygamma_fast(n, input)) is not None:
+        return made
     try:
         status = _polygamma(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -387,6 +465,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _polygamma, n, input._h))
 
 _polygamma_in_place = _core.bind_PolygammaInPlace
+_polygamma_in_place_fast = _core.fast_call("PolygammaInPlace")
 
 
 def polygamma_(n: int, input: Tensor) -> Tensor:
@@ -395,6 +474,8 @@ def polygamma_(n: int, input: Tensor) -> Tensor:
     Args:
         n: which derivative; 0 is digamma itself
     """
+    if (made := _polygamma_in_place_fast(n, input)) is not None:
+        return made
     try:
         status = _polygamma_in_place(n, input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -404,6 +485,7 @@ def polygamma_(n: int, input: Tensor) -> Tensor:
     return input
 
 _special_airy_ai = _core.bind_SpecialAiryAi
+_special_airy_ai_fast = _core.fast_call("SpecialAiryAi")
 
 
 def special_airy_ai(x: Tensor) -> Tensor:
@@ -412,6 +494,8 @@ def special_airy_ai(x: Tensor) -> Tensor:
     Args:
         x: where the function is evaluated
     """
+    if (made := _special_airy_ai_fast(x)) is not None:
+        return made
     try:
         status = _special_airy_ai(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -419,10 +503,13 @@ def special_airy_ai(x: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_airy_ai, x._h))
 
 _special_bessel_j0 = _core.bind_SpecialBesselJ0
+_special_bessel_j0_fast = _core.fast_call("SpecialBesselJ0")
 
 
 def special_bessel_j0(input: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 0."""
+    if (made := _special_bessel_j0_fast(input)) is not None:
+        return made
     try:
         status = _special_bessel_j0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -430,10 +517,13 @@ def special_bessel_j0(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_bessel_j0, input._h))
 
 _special_bessel_j1 = _core.bind_SpecialBesselJ1
+_special_bessel_j1_fast = _core.fast_call("SpecialBesselJ1")
 
 
 def special_bessel_j1(input: Tensor) -> Tensor:
     """The Bessel function of the first kind of order 1."""
+    if (made := _special_bessel_j1_fast(input)) is not None:
+        return made
     try:
         status = _special_bessel_j1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -441,10 +531,13 @@ def special_bessel_j1(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_bessel_j1, input._h))
 
 _special_bessel_y0 = _core.bind_SpecialBesselY0
+_special_bessel_y0_fast = _core.fast_call("SpecialBesselY0")
 
 
 def special_bessel_y0(input: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 0."""
+    if (made := _special_bessel_y0_fast(input)) is not None:
+        return made
     try:
         status = _special_bessel_y0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -452,10 +545,13 @@ def special_bessel_y0(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_bessel_y0, input._h))
 
 _special_bessel_y1 = _core.bind_SpecialBesselY1
+_special_bessel_y1_fast = _core.fast_call("SpecialBesselY1")
 
 
 def special_bessel_y1(input: Tensor) -> Tensor:
     """The Bessel function of the second kind of order 1."""
+    if (made := _special_bessel_y1_fast(input)) is not None:
+        return made
     try:
         status = _special_bessel_y1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -463,6 +559,7 @@ def special_bessel_y1(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_bessel_y1, input._h))
 
 _special_chebyshev_polynomial_t = _core.bind_SpecialChebyshevPolynomialT
+_special_chebyshev_polynomial_t_fast = _core.fast_call("SpecialChebyshevPolynomialT")
 
 
 def special_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
@@ -472,6 +569,8 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_chebyshev_polynomial_t_fast(x, n)) is not None:
+        return made
     try:
         status = _special_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -479,6 +578,7 @@ def special_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_t, x._h, n._h))
 
 _special_chebyshev_polynomial_u = _core.bind_SpecialChebyshevPolynomialU
+_special_chebyshev_polynomial_u_fast = _core.fast_call("SpecialChebyshevPolynomialU")
 
 
 def special_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
@@ -488,6 +588,8 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_chebyshev_polynomial_u_fast(x, n)) is not None:
+        return made
     try:
         status = _special_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -495,6 +597,7 @@ def special_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_u, x._h, n._h))
 
 _special_chebyshev_polynomial_v = _core.bind_SpecialChebyshevPolynomialV
+_special_chebyshev_polynomial_v_fast = _core.fast_call("SpecialChebyshevPolynomialV")
 
 
 def special_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
@@ -504,6 +607,8 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_chebyshev_polynomial_v_fast(x, n)) is not None:
+        return made
     try:
         status = _special_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -511,6 +616,7 @@ def special_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_v, x._h, n._h))
 
 _special_chebyshev_polynomial_w = _core.bind_SpecialChebyshevPolynomialW
+_special_chebyshev_polynomial_w_fast = _core.fast_call("SpecialChebyshevPolynomialW")
 
 
 def special_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
@@ -520,6 +626,8 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_chebyshev_polynomial_w_fast(x, n)) is not None:
+        return made
     try:
         status = _special_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -527,10 +635,13 @@ def special_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_chebyshev_polynomial_w, x._h, n._h))
 
 _special_erfcx = _core.bind_SpecialErfcx
+_special_erfcx_fast = _core.fast_call("SpecialErfcx")
 
 
 def special_erfcx(input: Tensor) -> Tensor:
     """exp(input^2) times the complementary error function."""
+    if (made := _special_erfcx_fast(input)) is not None:
+        return made
     try:
         status = _special_erfcx(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -538,6 +649,7 @@ def special_erfcx(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_erfcx, input._h))
 
 _special_hermite_polynomial_h = _core.bind_SpecialHermitePolynomialH
+_special_hermite_polynomial_h_fast = _core.fast_call("SpecialHermitePolynomialH")
 
 
 def special_hermite_polynomial_h(x: Tensor, n: Tensor) -> Tensor:
@@ -547,6 +659,8 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_hermite_polynomial_h_fast(x, n)) is not None:
+        return made
     try:
         status = _special_hermite_polynomial_h(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -554,6 +668,7 @@ def special_hermite_polynomial_h(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_hermite_polynomial_h, x._h, n._h))
 
 _special_hermite_polynomial_he = _core.bind_SpecialHermitePolynomialHe
+_special_hermite_polynomial_he_fast = _core.fast_call("SpecialHermitePolynomialHe")
 
 
 def special_hermite_polynomial_he(x: Tensor, n: Tensor) -> Tensor:
@@ -563,6 +678,8 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_hermite_polynomial_he_fast(x, n)) is not None:
+        return made
     try:
         status = _special_hermite_polynomial_he(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -570,10 +687,13 @@ def special_hermite_polynomial_he(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_hermite_polynomial_he, x._h, n._h))
 
 _special_i0e = _core.bind_SpecialI0e
+_special_i0e_fast = _core.fast_call("SpecialI0e")
 
 
 def special_i0e(input: Tensor) -> Tensor:
     """exp(-|input|) times the modified Bessel function of the first kind of order 0."""
+    if (made := _special_i0e_fast(input)) is not None:
+        return made
     try:
         status = _special_i0e(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -581,10 +701,13 @@ def special_i0e(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_i0e, input._h))
 
 _special_i1 = _core.bind_SpecialI1
+_special_i1_fast = _core.fast_call("SpecialI1")
 
 
 def special_i1(input: Tensor) -> Tensor:
     """The modified Bessel function of the first kind of order 1."""
+    if (made := _special_i1_fast(input)) is not None:
+        return made
     try:
         status = _special_i1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -592,10 +715,13 @@ def special_i1(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_i1, input._h))
 
 _special_i1e = _core.bind_SpecialI1e
+_special_i1e_fast = _core.fast_call("SpecialI1e")
 
 
 def special_i1e(input: Tensor) -> Tensor:
     """exp(-|input|) times the modified Bessel function of the first kind of order 1."""
+    if (made := _special_i1e_fast(input)) is not None:
+        return made
     try:
         status = _special_i1e(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -603,6 +729,7 @@ def special_i1e(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_i1e, input._h))
 
 _special_laguerre_polynomial_l = _core.bind_SpecialLaguerrePolynomialL
+_special_laguerre_polynomial_l_fast = _core.fast_call("SpecialLaguerrePolynomialL")
 
 
 def special_laguerre_polynomial_l(x: Tensor, n: Tensor) -> Tensor:
@@ -612,6 +739,8 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_laguerre_polynomial_l_fast(x, n)) is not None:
+        return made
     try:
         status = _special_laguerre_polynomial_l(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -619,6 +748,7 @@ def special_laguerre_polynomial_l(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_laguerre_polynomial_l, x._h, n._h))
 
 _special_legendre_polynomial_p = _core.bind_SpecialLegendrePolynomialP
+_special_legendre_polynomial_p_fast = _core.fast_call("SpecialLegendrePolynomialP")
 
 
 def special_legendre_polynomial_p(x: Tensor, n: Tensor) -> Tensor:
@@ -628,6 +758,8 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_legendre_polynomial_p_fast(x, n)) is not None:
+        return made
     try:
         status = _special_legendre_polynomial_p(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -635,10 +767,13 @@ def special_legendre_polynomial_p(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_legendre_polynomial_p, x._h, n._h))
 
 _special_log_ndtr = _core.bind_SpecialLogNdtr
+_special_log_ndtr_fast = _core.fast_call("SpecialLogNdtr")
 
 
 def special_log_ndtr(input: Tensor) -> Tensor:
     """The logarithm of the area under the standard normal density below input."""
+    if (made := _special_log_ndtr_fast(input)) is not None:
+        return made
     try:
         status = _special_log_ndtr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -646,10 +781,13 @@ def special_log_ndtr(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_log_ndtr, input._h))
 
 _special_modified_bessel_k0 = _core.bind_SpecialModifiedBesselK0
+_special_modified_bessel_k0_fast = _core.fast_call("SpecialModifiedBesselK0")
 
 
 def special_modified_bessel_k0(input: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 0."""
+    if (made := _special_modified_bessel_k0_fast(input)) is not None:
+        return made
     try:
         status = _special_modified_bessel_k0(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -657,10 +795,13 @@ def special_modified_bessel_k0(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_modified_bessel_k0, input._h))
 
 _special_modified_bessel_k1 = _core.bind_SpecialModifiedBesselK1
+_special_modified_bessel_k1_fast = _core.fast_call("SpecialModifiedBesselK1")
 
 
 def special_modified_bessel_k1(input: Tensor) -> Tensor:
     """The modified Bessel function of the second kind of order 1."""
+    if (made := _special_modified_bessel_k1_fast(input)) is not None:
+        return made
     try:
         status = _special_modified_bessel_k1(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -668,10 +809,13 @@ def special_modified_bessel_k1(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_modified_bessel_k1, input._h))
 
 _special_ndtr = _core.bind_SpecialNdtr
+_special_ndtr_fast = _core.fast_call("SpecialNdtr")
 
 
 def special_ndtr(input: Tensor) -> Tensor:
     """Returns the area under the standard normal density below input."""
+    if (made := _special_ndtr_fast(input)) is not None:
+        return made
     try:
         status = _special_ndtr(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -679,10 +823,13 @@ def special_ndtr(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_ndtr, input._h))
 
 _special_ndtri = _core.bind_SpecialNdtri
+_special_ndtri_fast = _core.fast_call("SpecialNdtri")
 
 
 def special_ndtri(input: Tensor) -> Tensor:
     """Where the area under the standard normal density below is input."""
+    if (made := _special_ndtri_fast(input)) is not None:
+        return made
     try:
         status = _special_ndtri(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -690,6 +837,7 @@ def special_ndtri(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_ndtri, input._h))
 
 _special_scaled_modified_bessel_k0 = _core.bind_SpecialScaledModifiedBesselK0
+_special_scaled_modified_bessel_k0_fast = _core.fast_call("SpecialScaledModifiedBesselK0")
 
 
 def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
@@ -698,6 +846,8 @@ def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
     Args:
         x: where the function is evaluated
     """
+    if (made := _special_scaled_modified_bessel_k0_fast(x)) is not None:
+        return made
     try:
         status = _special_scaled_modified_bessel_k0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -705,6 +855,7 @@ def special_scaled_modified_bessel_k0(x: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k0, x._h))
 
 _special_scaled_modified_bessel_k1 = _core.bind_SpecialScaledModifiedBesselK1
+_special_scaled_modified_bessel_k1_fast = _core.fast_call("SpecialScaledModifiedBesselK1")
 
 
 def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
@@ -713,6 +864,8 @@ def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
     Args:
         x: where the function is evaluated
     """
+    if (made := _special_scaled_modified_bessel_k1_fast(x)) is not None:
+        return made
     try:
         status = _special_scaled_modified_bessel_k1(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -720,6 +873,7 @@ def special_scaled_modified_bessel_k1(x: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_scaled_modified_bessel_k1, x._h))
 
 _special_shifted_chebyshev_polynomial_t = _core.bind_SpecialShiftedChebyshevPolynomialT
+_special_shifted_chebyshev_polynomial_t_fast = _core.fast_call("SpecialShiftedChebyshevPolynomialT")
 
 
 def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
@@ -729,6 +883,8 @@ def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_shifted_chebyshev_polynomial_t_fast(x, n)) is not None:
+        return made
     try:
         status = _special_shifted_chebyshev_polynomial_t(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -736,6 +892,7 @@ def special_shifted_chebyshev_polynomial_t(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_t, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_u = _core.bind_SpecialShiftedChebyshevPolynomialU
+_special_shifted_chebyshev_polynomial_u_fast = _core.fast_call("SpecialShiftedChebyshevPolynomialU")
 
 
 def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
@@ -745,6 +902,8 @@ def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_shifted_chebyshev_polynomial_u_fast(x, n)) is not None:
+        return made
     try:
         status = _special_shifted_chebyshev_polynomial_u(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -752,6 +911,7 @@ def special_shifted_chebyshev_polynomial_u(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_u, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_v = _core.bind_SpecialShiftedChebyshevPolynomialV
+_special_shifted_chebyshev_polynomial_v_fast = _core.fast_call("SpecialShiftedChebyshevPolynomialV")
 
 
 def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
@@ -761,6 +921,8 @@ def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_shifted_chebyshev_polynomial_v_fast(x, n)) is not None:
+        return made
     try:
         status = _special_shifted_chebyshev_polynomial_v(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -768,6 +930,7 @@ def special_shifted_chebyshev_polynomial_v(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_v, x._h, n._h))
 
 _special_shifted_chebyshev_polynomial_w = _core.bind_SpecialShiftedChebyshevPolynomialW
+_special_shifted_chebyshev_polynomial_w_fast = _core.fast_call("SpecialShiftedChebyshevPolynomialW")
 
 
 def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
@@ -777,6 +940,8 @@ def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
         x: where the polynomials are evaluated
         n: the degrees
     """
+    if (made := _special_shifted_chebyshev_polynomial_w_fast(x, n)) is not None:
+        return made
     try:
         status = _special_shifted_chebyshev_polynomial_w(x._h, n._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -784,6 +949,7 @@ def special_shifted_chebyshev_polynomial_w(x: Tensor, n: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_shifted_chebyshev_polynomial_w, x._h, n._h))
 
 _special_spherical_bessel_j0 = _core.bind_SpecialSphericalBesselJ0
+_special_spherical_bessel_j0_fast = _core.fast_call("SpecialSphericalBesselJ0")
 
 
 def special_spherical_bessel_j0(x: Tensor) -> Tensor:
@@ -792,6 +958,8 @@ def special_spherical_bessel_j0(x: Tensor) -> Tensor:
     Args:
         x: where the function is evaluated
     """
+    if (made := _special_spherical_bessel_j0_fast(x)) is not None:
+        return made
     try:
         status = _special_spherical_bessel_j0(x._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -799,6 +967,7 @@ def special_spherical_bessel_j0(x: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _special_spherical_bessel_j0, x._h))
 
 _special_xlog1py = _core.bind_SpecialXlog1py
+_special_xlog1py_fast = _core.fast_call("SpecialXlog1py")
 
 
 def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -807,6 +976,8 @@ def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _special_xlog1py_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _special_xlog1py(input._h, other_h, other_v)
@@ -815,6 +986,7 @@ def special_xlog1py(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _special_xlog1py, input._h, other_h, other_v))
 
 _zeta = _core.bind_Zeta
+_zeta_fast = _core.fast_call("Zeta")
 
 
 def zeta(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -823,6 +995,8 @@ def zeta(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _zeta_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _zeta(input._h, other_h, other_v)

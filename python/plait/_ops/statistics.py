@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["corrcoef", "cov"]
 
 _corrcoef = _core.bind_Corrcoef
+_corrcoef_fast = _core.fast_call("Corrcoef")
 
 
 def corrcoef(input: Tensor) -> Tensor:
     """The correlation coefficients of variables, given by rows."""
+    if (made := _corrcoef_fast(input)) is not None:
+        return made
     try:
         status = _corrcoef(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -31,6 +34,7 @@ def corrcoef(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _corrcoef, input._h))
 
 _cov = _core.bind_Cov
+_cov_fast = _core.fast_call("Cov")
 
 
 def cov(input: Tensor, correction: float = 1.0, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -41,6 +45,8 @@ def cov(input: Tensor, correction: float = 1.0, fweights: Tensor | None = None, 
         fweights: how often each observation is there
         aweights: how much each observation matters
     """
+    if (made := _cov_fast(input, correction, fweights, aweights)) is not None:
+        return made
     try:
         status = _cov(input._h, correction, 0 if fweights is None else fweights._h, 0 if aweights is None else aweights._h)
     except (AttributeError, TypeError, OverflowError) as error:

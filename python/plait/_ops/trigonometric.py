@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["acos", "acos_", "acosh", "acosh_", "asin", "asin_", "asinh", "asinh_", "atan", "atan_", "atan2", "atan2_", "atanh", "atanh_", "cos", "cos_", "cosh", "cosh_", "deg2rad", "deg2rad_", "hypot", "hypot_", "rad2deg", "rad2deg_", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "tan", "tan_"]
 
 _acos = _core.bind_Acos
+_acos_fast = _core.fast_call("Acos")
 
 
 def acos(input: Tensor) -> Tensor:
     """Returns the inverse cosine."""
+    if (made := _acos_fast(input)) is not None:
+        return made
     try:
         status = _acos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -31,10 +34,13 @@ def acos(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _acos, input._h))
 
 _acos_in_place = _core.bind_AcosInPlace
+_acos_in_place_fast = _core.fast_call("AcosInPlace")
 
 
 def acos_(input: Tensor) -> Tensor:
     """acos in place: changes `input` and returns it."""
+    if (made := _acos_in_place_fast(input)) is not None:
+        return made
     try:
         status = _acos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -44,10 +50,13 @@ def acos_(input: Tensor) -> Tensor:
     return input
 
 _acosh = _core.bind_Acosh
+_acosh_fast = _core.fast_call("Acosh")
 
 
 def acosh(input: Tensor) -> Tensor:
     """Returns the inverse hyperbolic cosine."""
+    if (made := _acosh_fast(input)) is not None:
+        return made
     try:
         status = _acosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -55,10 +64,13 @@ def acosh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _acosh, input._h))
 
 _acosh_in_place = _core.bind_AcoshInPlace
+_acosh_in_place_fast = _core.fast_call("AcoshInPlace")
 
 
 def acosh_(input: Tensor) -> Tensor:
     """acosh in place: changes `input` and returns it."""
+    if (made := _acosh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _acosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -68,10 +80,13 @@ def acosh_(input: Tensor) -> Tensor:
     return input
 
 _asin = _core.bind_Asin
+_asin_fast = _core.fast_call("Asin")
 
 
 def asin(input: Tensor) -> Tensor:
     """Returns the inverse sine."""
+    if (made := _asin_fast(input)) is not None:
+        return made
     try:
         status = _asin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -79,10 +94,13 @@ def asin(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _asin, input._h))
 
 _asin_in_place = _core.bind_AsinInPlace
+_asin_in_place_fast = _core.fast_call("AsinInPlace")
 
 
 def asin_(input: Tensor) -> Tensor:
     """asin in place: changes `input` and returns it."""
+    if (made := _asin_in_place_fast(input)) is not None:
+        return made
     try:
         status = _asin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -92,10 +110,13 @@ def asin_(input: Tensor) -> Tensor:
     return input
 
 _asinh = _core.bind_Asinh
+_asinh_fast = _core.fast_call("Asinh")
 
 
 def asinh(input: Tensor) -> Tensor:
     """Returns the inverse hyperbolic sine."""
+    if (made := _asinh_fast(input)) is not None:
+        return made
     try:
         status = _asinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -103,10 +124,13 @@ def asinh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _asinh, input._h))
 
 _asinh_in_place = _core.bind_AsinhInPlace
+_asinh_in_place_fast = _core.fast_call("AsinhInPlace")
 
 
 def asinh_(input: Tensor) -> Tensor:
     """asinh in place: changes `input` and returns it."""
+    if (made := _asinh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _asinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -116,10 +140,13 @@ def asinh_(input: Tensor) -> Tensor:
     return input
 
 _atan = _core.bind_Atan
+_atan_fast = _core.fast_call("Atan")
 
 
 def atan(input: Tensor) -> Tensor:
     """Returns the inverse tangent."""
+    if (made := _atan_fast(input)) is not None:
+        return made
     try:
         status = _atan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -127,10 +154,13 @@ def atan(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _atan, input._h))
 
 _atan_in_place = _core.bind_AtanInPlace
+_atan_in_place_fast = _core.fast_call("AtanInPlace")
 
 
 def atan_(input: Tensor) -> Tensor:
     """atan in place: changes `input` and returns it."""
+    if (made := _atan_in_place_fast(input)) is not None:
+        return made
     try:
         status = _atan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -140,6 +170,7 @@ def atan_(input: Tensor) -> Tensor:
     return input
 
 _atan2 = _core.bind_Atan2
+_atan2_fast = _core.fast_call("Atan2")
 
 
 def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -148,6 +179,8 @@ def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _atan2_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2(input._h, other_h, other_v)
@@ -156,6 +189,7 @@ def atan2(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _atan2, input._h, other_h, other_v))
 
 _atan2_in_place = _core.bind_Atan2InPlace
+_atan2_in_place_fast = _core.fast_call("Atan2InPlace")
 
 
 def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -164,6 +198,8 @@ def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _atan2_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _atan2_in_place(input._h, other_h, other_v)
@@ -174,10 +210,13 @@ def atan2_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _atanh = _core.bind_Atanh
+_atanh_fast = _core.fast_call("Atanh")
 
 
 def atanh(input: Tensor) -> Tensor:
     """Returns the inverse hyperbolic tangent."""
+    if (made := _atanh_fast(input)) is not None:
+        return made
     try:
         status = _atanh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -185,10 +224,13 @@ def atanh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _atanh, input._h))
 
 _atanh_in_place = _core.bind_AtanhInPlace
+_atanh_in_place_fast = _core.fast_call("AtanhInPlace")
 
 
 def atanh_(input: Tensor) -> Tensor:
     """atanh in place: changes `input` and returns it."""
+    if (made := _atanh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _atanh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -198,10 +240,13 @@ def atanh_(input: Tensor) -> Tensor:
     return input
 
 _cos = _core.bind_Cos
+_cos_fast = _core.fast_call("Cos")
 
 
 def cos(input: Tensor) -> Tensor:
     """Returns the cosine."""
+    if (made := _cos_fast(input)) is not None:
+        return made
     try:
         status = _cos(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -209,10 +254,13 @@ def cos(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _cos, input._h))
 
 _cos_in_place = _core.bind_CosInPlace
+_cos_in_place_fast = _core.fast_call("CosInPlace")
 
 
 def cos_(input: Tensor) -> Tensor:
     """cos in place: changes `input` and returns it."""
+    if (made := _cos_in_place_fast(input)) is not None:
+        return made
     try:
         status = _cos_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -222,10 +270,13 @@ def cos_(input: Tensor) -> Tensor:
     return input
 
 _cosh = _core.bind_Cosh
+_cosh_fast = _core.fast_call("Cosh")
 
 
 def cosh(input: Tensor) -> Tensor:
     """Returns the hyperbolic cosine."""
+    if (made := _cosh_fast(input)) is not None:
+        return made
     try:
         status = _cosh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -233,10 +284,13 @@ def cosh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _cosh, input._h))
 
 _cosh_in_place = _core.bind_CoshInPlace
+_cosh_in_place_fast = _core.fast_call("CoshInPlace")
 
 
 def cosh_(input: Tensor) -> Tensor:
     """cosh in place: changes `input` and returns it."""
+    if (made := _cosh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _cosh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -246,10 +300,13 @@ def cosh_(input: Tensor) -> Tensor:
     return input
 
 _deg2rad = _core.bind_Deg2rad
+_deg2rad_fast = _core.fast_call("Deg2rad")
 
 
 def deg2rad(input: Tensor) -> Tensor:
     """Converts degrees to radians."""
+    if (made := _deg2rad_fast(input)) is not None:
+        return made
     try:
         status = _deg2rad(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -257,10 +314,13 @@ def deg2rad(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _deg2rad, input._h))
 
 _deg2rad_in_place = _core.bind_Deg2radInPlace
+_deg2rad_in_place_fast = _core.fast_call("Deg2radInPlace")
 
 
 def deg2rad_(input: Tensor) -> Tensor:
     """deg2rad in place: changes `input` and returns it."""
+    if (made := _deg2rad_in_place_fast(input)) is not None:
+        return made
     try:
         status = _deg2rad_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -270,6 +330,7 @@ def deg2rad_(input: Tensor) -> Tensor:
     return input
 
 _hypot = _core.bind_Hypot
+_hypot_fast = _core.fast_call("Hypot")
 
 
 def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -278,6 +339,8 @@ def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _hypot_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot(input._h, other_h, other_v)
@@ -286,6 +349,7 @@ def hypot(input: Tensor, other: Tensor | Number) -> Tensor:
     return own(status if status > 0 else settle(status, _hypot, input._h, other_h, other_v))
 
 _hypot_in_place = _core.bind_HypotInPlace
+_hypot_in_place_fast = _core.fast_call("HypotInPlace")
 
 
 def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
@@ -294,6 +358,8 @@ def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
     Args:
         other: the other operand, a tensor that broadcasts or a number
     """
+    if (made := _hypot_in_place_fast(input, other)) is not None:
+        return made
     try:
         other_h, other_v = (other._h, 0.0) if isinstance(other, TensorBase) else number(other)
         status = _hypot_in_place(input._h, other_h, other_v)
@@ -304,10 +370,13 @@ def hypot_(input: Tensor, other: Tensor | Number) -> Tensor:
     return input
 
 _rad2deg = _core.bind_Rad2deg
+_rad2deg_fast = _core.fast_call("Rad2deg")
 
 
 def rad2deg(input: Tensor) -> Tensor:
     """Converts radians to degrees."""
+    if (made := _rad2deg_fast(input)) is not None:
+        return made
     try:
         status = _rad2deg(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -315,10 +384,13 @@ def rad2deg(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _rad2deg, input._h))
 
 _rad2deg_in_place = _core.bind_Rad2degInPlace
+_rad2deg_in_place_fast = _core.fast_call("Rad2degInPlace")
 
 
 def rad2deg_(input: Tensor) -> Tensor:
     """rad2deg in place: changes `input` and returns it."""
+    if (made := _rad2deg_in_place_fast(input)) is not None:
+        return made
     try:
         status = _rad2deg_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -328,10 +400,13 @@ def rad2deg_(input: Tensor) -> Tensor:
     return input
 
 _sin = _core.bind_Sin
+_sin_fast = _core.fast_call("Sin")
 
 
 def sin(input: Tensor) -> Tensor:
     """Returns the sine."""
+    if (made := _sin_fast(input)) is not None:
+        return made
     try:
         status = _sin(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -339,10 +414,13 @@ def sin(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sin, input._h))
 
 _sin_in_place = _core.bind_SinInPlace
+_sin_in_place_fast = _core.fast_call("SinInPlace")
 
 
 def sin_(input: Tensor) -> Tensor:
     """sin in place: changes `input` and returns it."""
+    if (made := _sin_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sin_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -352,10 +430,13 @@ def sin_(input: Tensor) -> Tensor:
     return input
 
 _sinc = _core.bind_Sinc
+_sinc_fast = _core.fast_call("Sinc")
 
 
 def sinc(input: Tensor) -> Tensor:
     """Returns sin(pi*input) / (pi*input), 1 at 0."""
+    if (made := _sinc_fast(input)) is not None:
+        return made
     try:
         status = _sinc(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -363,10 +444,13 @@ def sinc(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sinc, input._h))
 
 _sinc_in_place = _core.bind_SincInPlace
+_sinc_in_place_fast = _core.fast_call("SincInPlace")
 
 
 def sinc_(input: Tensor) -> Tensor:
     """sinc in place: changes `input` and returns it."""
+    if (made := _sinc_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sinc_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -376,10 +460,13 @@ def sinc_(input: Tensor) -> Tensor:
     return input
 
 _sinh = _core.bind_Sinh
+_sinh_fast = _core.fast_call("Sinh")
 
 
 def sinh(input: Tensor) -> Tensor:
     """Returns the hyperbolic sine."""
+    if (made := _sinh_fast(input)) is not None:
+        return made
     try:
         status = _sinh(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -387,10 +474,13 @@ def sinh(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _sinh, input._h))
 
 _sinh_in_place = _core.bind_SinhInPlace
+_sinh_in_place_fast = _core.fast_call("SinhInPlace")
 
 
 def sinh_(input: Tensor) -> Tensor:
     """sinh in place: changes `input` and returns it."""
+    if (made := _sinh_in_place_fast(input)) is not None:
+        return made
     try:
         status = _sinh_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -400,10 +490,13 @@ def sinh_(input: Tensor) -> Tensor:
     return input
 
 _tan = _core.bind_Tan
+_tan_fast = _core.fast_call("Tan")
 
 
 def tan(input: Tensor) -> Tensor:
     """Returns the tangent."""
+    if (made := _tan_fast(input)) is not None:
+        return made
     try:
         status = _tan(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -411,10 +504,13 @@ def tan(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _tan, input._h))
 
 _tan_in_place = _core.bind_TanInPlace
+_tan_in_place_fast = _core.fast_call("TanInPlace")
 
 
 def tan_(input: Tensor) -> Tensor:
     """tan in place: changes `input` and returns it."""
+    if (made := _tan_in_place_fast(input)) is not None:
+        return made
     try:
         status = _tan_in_place(input._h)
     except (AttributeError, TypeError, OverflowError) as error:

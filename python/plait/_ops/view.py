@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["as_strided", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors", "broadcast_to", "chunk", "contiguous", "diagonal", "dsplit", "expand", "expand_as", "flatten", "hsplit", "mT", "movedim", "narrow", "narrow_copy", "permute", "ravel", "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t", "tensor_split", "tensor_split_at", "transpose", "unbind", "unflatten", "unfold", "unsqueeze", "view", "view_as", "vsplit"]
 
 _as_strided = _core.bind_AsStrided
+_as_strided_fast = _core.fast_call("AsStrided")
 
 
 def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[int], storage_offset: int = 0) -> Tensor:
@@ -30,6 +31,8 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
         stride: the strides, in elements
         storage_offset: relative to the tensor's
     """
+    if (made := _as_strided_fast(input, size, stride, storage_offset)) is not None:
+        return made
     try:
         size_list = int_list(size)
         stride_list = int_list(stride)
@@ -39,10 +42,13 @@ def as_strided(input: Tensor, size: int | Sequence[int], stride: int | Sequence[
     return own(status if status > 0 else settle(status, _as_strided, input._h, size_list.buffer_info()[0], len(size_list), stride_list.buffer_info()[0], len(stride_list), storage_offset))
 
 _atleast_1d = _core.bind_Atleast1d
+_atleast_1d_fast = _core.fast_call("Atleast1d")
 
 
 def atleast_1d(input: Tensor) -> Tensor:
     """The tensor with at least one dimension."""
+    if (made := _atleast_1d_fast(input)) is not None:
+        return made
     try:
         status = _atleast_1d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -50,10 +56,13 @@ def atleast_1d(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _atleast_1d, input._h))
 
 _atleast_2d = _core.bind_Atleast2d
+_atleast_2d_fast = _core.fast_call("Atleast2d")
 
 
 def atleast_2d(input: Tensor) -> Tensor:
     """The tensor with at least two dimensions."""
+    if (made := _atleast_2d_fast(input)) is not None:
+        return made
     try:
         status = _atleast_2d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -61,10 +70,13 @@ def atleast_2d(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _atleast_2d, input._h))
 
 _atleast_3d = _core.bind_Atleast3d
+_atleast_3d_fast = _core.fast_call("Atleast3d")
 
 
 def atleast_3d(input: Tensor) -> Tensor:
     """The tensor with at least three dimensions."""
+    if (made := _atleast_3d_fast(input)) is not None:
+        return made
     try:
         status = _atleast_3d(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -72,6 +84,7 @@ def atleast_3d(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _atleast_3d, input._h))
 
 _broadcast_tensors = _core.bind_BroadcastTensors
+_broadcast_tensors_fast = _core.fast_call("BroadcastTensors")
 
 
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -80,6 +93,8 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
     Args:
         tensors: the tensors
     """
+    if (made := _broadcast_tensors_fast(tensors)) is not None:
+        return made
     try:
         tensors_list = handles(tensors)
         status = _broadcast_tensors(tensors_list.buffer_info()[0], len(tensors_list))
@@ -88,6 +103,7 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]
     return own_list(status if status > 0 else settle(status, _broadcast_tensors, tensors_list.buffer_info()[0], len(tensors_list)))
 
 _broadcast_to = _core.bind_BroadcastTo
+_broadcast_to_fast = _core.fast_call("BroadcastTo")
 
 
 def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
@@ -96,6 +112,8 @@ def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> T
     Args:
         size: the new shape
     """
+    if (made := _broadcast_to_fast(input, (size, *more) if more else size)) is not None:
+        return made
     try:
         size_list = int_list((size, *more) if more else size)
         status = _broadcast_to(input._h, size_list.buffer_info()[0], len(size_list))
@@ -104,6 +122,7 @@ def broadcast_to(input: Tensor, size: int | Sequence[int] = (), *more: int) -> T
     return own(status if status > 0 else settle(status, _broadcast_to, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _chunk = _core.bind_Chunk
+_chunk_fast = _core.fast_call("Chunk")
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -113,6 +132,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         chunks: at most how many
         dim: the dimension
     """
+    if (made := _chunk_fast(input, chunks, dim)) is not None:
+        return made
     try:
         status = _chunk(input._h, chunks, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -120,10 +141,13 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return own_list(status if status > 0 else settle(status, _chunk, input._h, chunks, dim))
 
 _contiguous = _core.bind_Contiguous
+_contiguous_fast = _core.fast_call("Contiguous")
 
 
 def contiguous(input: Tensor) -> Tensor:
     """The tensor itself if its elements lie row-major without gaps, otherwise a copy that does."""
+    if (made := _contiguous_fast(input)) is not None:
+        return made
     try:
         status = _contiguous(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -131,6 +155,7 @@ def contiguous(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _contiguous, input._h))
 
 _diagonal = _core.bind_Diagonal
+_diagonal_fast = _core.fast_call("Diagonal")
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -141,6 +166,8 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
         dim1: of the rows
         dim2: of the columns
     """
+    if (made := _diagonal_fast(input, offset, dim1, dim2)) is not None:
+        return made
     try:
         status = _diagonal(input._h, offset, dim1, dim2)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -148,6 +175,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return own(status if status > 0 else settle(status, _diagonal, input._h, offset, dim1, dim2))
 
 _dsplit = _core.bind_Dsplit
+_dsplit_fast = _core.fast_call("Dsplit")
 
 
 def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
@@ -156,6 +184,8 @@ def dsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     Args:
         sections: how many parts, or where they begin
     """
+    if (made := _dsplit_fast(input, sections)) is not None:
+        return made
     try:
         status = _dsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -181,6 +211,7 @@ def expand(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     return own(status if status > 0 else settle(status, _expand, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _expand_as = _core.bind_ExpandAs
+_expand_as_fast = _core.fast_call("ExpandAs")
 
 
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
@@ -189,6 +220,8 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the tensor whose shape is taken
     """
+    if (made := _expand_as_fast(input, other)) is not None:
+        return made
     try:
         status = _expand_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -196,6 +229,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _expand_as, input._h, other._h))
 
 _flatten = _core.bind_Flatten
+_flatten_fast = _core.fast_call("Flatten")
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -205,6 +239,8 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         start_dim: the first
         end_dim: the last, included
     """
+    if (made := _flatten_fast(input, start_dim, end_dim)) is not None:
+        return made
     try:
         status = _flatten(input._h, start_dim, end_dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -212,6 +248,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return own(status if status > 0 else settle(status, _flatten, input._h, start_dim, end_dim))
 
 _hsplit = _core.bind_Hsplit
+_hsplit_fast = _core.fast_call("Hsplit")
 
 
 def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
@@ -221,6 +258,8 @@ def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     Args:
         sections: how many parts, or where they begin
     """
+    if (made := _hsplit_fast(input, sections)) is not None:
+        return made
     try:
         status = _hsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -228,10 +267,13 @@ def hsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     return own_list(status if status > 0 else settle(status, _hsplit, input._h, sections))
 
 _mT = _core.bind_MT
+_mT_fast = _core.fast_call("MT")
 
 
 def mT(input: Tensor) -> Tensor:
     """A view with the last two dimensions swapped."""
+    if (made := _mT_fast(input)) is not None:
+        return made
     try:
         status = _mT(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -239,6 +281,7 @@ def mT(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _mT, input._h))
 
 _movedim = _core.bind_Movedim
+_movedim_fast = _core.fast_call("Movedim")
 
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
@@ -248,6 +291,8 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
         source: the dimensions
         destination: their places
     """
+    if (made := _movedim_fast(input, source, destination)) is not None:
+        return made
     try:
         source_list = int_list(source)
         destination_list = int_list(destination)
@@ -257,6 +302,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     return own(status if status > 0 else settle(status, _movedim, input._h, source_list.buffer_info()[0], len(source_list), destination_list.buffer_info()[0], len(destination_list)))
 
 _narrow = _core.bind_Narrow
+_narrow_fast = _core.fast_call("Narrow")
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -267,6 +313,8 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         start: the first index
         length: how many
     """
+    if (made := _narrow_fast(input, dim, start, length)) is not None:
+        return made
     try:
         status = _narrow(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -274,6 +322,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return own(status if status > 0 else settle(status, _narrow, input._h, dim, start, length))
 
 _narrow_copy = _core.bind_NarrowCopy
+_narrow_copy_fast = _core.fast_call("NarrowCopy")
 
 
 def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -284,6 +333,8 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int) -> Tensor:
         start: the first index
         length: how many indices
     """
+    if (made := _narrow_copy_fast(input, dim, start, length)) is not None:
+        return made
     try:
         status = _narrow_copy(input._h, dim, start, length)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -309,10 +360,13 @@ def permute(input: Tensor, dims: int | Sequence[int] = (), *more: int) -> Tensor
     return own(status if status > 0 else settle(status, _permute, input._h, dims_list.buffer_info()[0], len(dims_list)))
 
 _ravel = _core.bind_Ravel
+_ravel_fast = _core.fast_call("Ravel")
 
 
 def ravel(input: Tensor) -> Tensor:
     """The elements in one dimension."""
+    if (made := _ravel_fast(input)) is not None:
+        return made
     try:
         status = _ravel(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -338,6 +392,7 @@ def reshape(input: Tensor, shape: int | Sequence[int] = (), *more: int) -> Tenso
     return own(status if status > 0 else settle(status, _reshape, input._h, shape_list.buffer_info()[0], len(shape_list)))
 
 _reshape_as = _core.bind_ReshapeAs
+_reshape_as_fast = _core.fast_call("ReshapeAs")
 
 
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
@@ -346,6 +401,8 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the tensor whose shape is taken
     """
+    if (made := _reshape_as_fast(input, other)) is not None:
+        return made
     try:
         status = _reshape_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -353,6 +410,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _reshape_as, input._h, other._h))
 
 _select = _core.bind_Select
+_select_fast = _core.fast_call("Select")
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
@@ -362,6 +420,8 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         dim: the dimension
         index: which
     """
+    if (made := _select_fast(input, dim, index)) is not None:
+        return made
     try:
         status = _select(input._h, dim, index)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -369,6 +429,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return own(status if status > 0 else settle(status, _select, input._h, dim, index))
 
 _slice = _core.bind_Slice
+_slice_fast = _core.fast_call("Slice")
 
 
 def slice(input: Tensor, dim: int = 0, start: int = 0, end: int = 9223372036854775807, step: int = 1) -> Tensor:
@@ -380,6 +441,8 @@ def slice(input: Tensor, dim: int = 0, start: int = 0, end: int = 92233720368547
         end: the index to stop before
         step: the distance of indices
     """
+    if (made := _slice_fast(input, dim, start, end, step)) is not None:
+        return made
     try:
         status = _slice(input._h, dim, start, end, step)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -387,6 +450,7 @@ def slice(input: Tensor, dim: int = 0, start: int = 0, end: int = 92233720368547
     return own(status if status > 0 else settle(status, _slice, input._h, dim, start, end, step))
 
 _split = _core.bind_Split
+_split_fast = _core.fast_call("Split")
 
 
 def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -396,6 +460,8 @@ def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
         split_size: of a part
         dim: the dimension
     """
+    if (made := _split_fast(input, split_size, dim)) is not None:
+        return made
     try:
         status = _split(input._h, split_size, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -403,6 +469,7 @@ def split(input: Tensor, split_size: int, dim: int = 0) -> tuple[Tensor, ...]:
     return own_list(status if status > 0 else settle(status, _split, input._h, split_size, dim))
 
 _split_with_sizes = _core.bind_SplitWithSizes
+_split_with_sizes_fast = _core.fast_call("SplitWithSizes")
 
 
 def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -412,6 +479,8 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
         split_sizes: of the parts
         dim: the dimension
     """
+    if (made := _split_with_sizes_fast(input, split_sizes, dim)) is not None:
+        return made
     try:
         split_sizes_list = int_list(split_sizes)
         status = _split_with_sizes(input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim)
@@ -420,6 +489,7 @@ def split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int =
     return own_list(status if status > 0 else settle(status, _split_with_sizes, input._h, split_sizes_list.buffer_info()[0], len(split_sizes_list), dim))
 
 _squeeze = _core.bind_Squeeze
+_squeeze_fast = _core.fast_call("Squeeze")
 
 
 def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
@@ -428,6 +498,8 @@ def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
     Args:
         dim: the dimensions; all by default
     """
+    if (made := _squeeze_fast(input, (dim, *more) if more else dim)) is not None:
+        return made
     try:
         dim_list = int_list((dim, *more) if more else dim)
         status = _squeeze(input._h, dim_list.buffer_info()[0], len(dim_list))
@@ -436,6 +508,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] = (), *more: int) -> Tensor:
     return own(status if status > 0 else settle(status, _squeeze, input._h, dim_list.buffer_info()[0], len(dim_list)))
 
 _swapaxes = _core.bind_Swapaxes
+_swapaxes_fast = _core.fast_call("Swapaxes")
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
@@ -445,6 +518,8 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
         axis0: one of the two
         axis1: the other
     """
+    if (made := _swapaxes_fast(input, axis0, axis1)) is not None:
+        return made
     try:
         status = _swapaxes(input._h, axis0, axis1)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -452,10 +527,13 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     return own(status if status > 0 else settle(status, _swapaxes, input._h, axis0, axis1))
 
 _t = _core.bind_T
+_t_fast = _core.fast_call("T")
 
 
 def t(input: Tensor) -> Tensor:
     """A view of a matrix transposed."""
+    if (made := _t_fast(input)) is not None:
+        return made
     try:
         status = _t(input._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -463,6 +541,7 @@ def t(input: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _t, input._h))
 
 _tensor_split = _core.bind_TensorSplit
+_tensor_split_fast = _core.fast_call("TensorSplit")
 
 
 def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ...]:
@@ -472,6 +551,8 @@ def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ..
         sections: how many
         dim: the dimension
     """
+    if (made := _tensor_split_fast(input, sections, dim)) is not None:
+        return made
     try:
         status = _tensor_split(input._h, sections, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -479,6 +560,7 @@ def tensor_split(input: Tensor, sections: int, dim: int = 0) -> tuple[Tensor, ..
     return own_list(status if status > 0 else settle(status, _tensor_split, input._h, sections, dim))
 
 _tensor_split_at = _core.bind_TensorSplitAt
+_tensor_split_at_fast = _core.fast_call("TensorSplitAt")
 
 
 def tensor_split_at(input: Tensor, indices: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -488,6 +570,8 @@ def tensor_split_at(input: Tensor, indices: int | Sequence[int], dim: int = 0) -
         indices: where to cut
         dim: the dimension
     """
+    if (made := _tensor_split_at_fast(input, indices, dim)) is not None:
+        return made
     try:
         indices_list = int_list(indices)
         status = _tensor_split_at(input._h, indices_list.buffer_info()[0], len(indices_list), dim)
@@ -496,6 +580,7 @@ def tensor_split_at(input: Tensor, indices: int | Sequence[int], dim: int = 0) -
     return own_list(status if status > 0 else settle(status, _tensor_split_at, input._h, indices_list.buffer_info()[0], len(indices_list), dim))
 
 _transpose = _core.bind_Transpose
+_transpose_fast = _core.fast_call("Transpose")
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -505,6 +590,8 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
         dim0: one of the two
         dim1: the other
     """
+    if (made := _transpose_fast(input, dim0, dim1)) is not None:
+        return made
     try:
         status = _transpose(input._h, dim0, dim1)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -512,6 +599,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return own(status if status > 0 else settle(status, _transpose, input._h, dim0, dim1))
 
 _unbind = _core.bind_Unbind
+_unbind_fast = _core.fast_call("Unbind")
 
 
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
@@ -520,6 +608,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     Args:
         dim: the dimension
     """
+    if (made := _unbind_fast(input, dim)) is not None:
+        return made
     try:
         status = _unbind(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -527,6 +617,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return own_list(status if status > 0 else settle(status, _unbind, input._h, dim))
 
 _unflatten = _core.bind_Unflatten
+_unflatten_fast = _core.fast_call("Unflatten")
 
 
 def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: int) -> Tensor:
@@ -536,6 +627,8 @@ def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: i
         dim: the dimension
         sizes: what the dimension is split into; one may be -1
     """
+    if (made := _unflatten_fast(input, dim, (sizes, *more) if more else sizes)) is not None:
+        return made
     try:
         sizes_list = int_list((sizes, *more) if more else sizes)
         status = _unflatten(input._h, dim, sizes_list.buffer_info()[0], len(sizes_list))
@@ -544,6 +637,7 @@ def unflatten(input: Tensor, dim: int, sizes: int | Sequence[int] = (), *more: i
     return own(status if status > 0 else settle(status, _unflatten, input._h, dim, sizes_list.buffer_info()[0], len(sizes_list)))
 
 _unfold = _core.bind_Unfold
+_unfold_fast = _core.fast_call("Unfold")
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
@@ -554,6 +648,8 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         size: of a window
         step: from window to window
     """
+    if (made := _unfold_fast(input, dimension, size, step)) is not None:
+        return made
     try:
         status = _unfold(input._h, dimension, size, step)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -561,6 +657,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return own(status if status > 0 else settle(status, _unfold, input._h, dimension, size, step))
 
 _unsqueeze = _core.bind_Unsqueeze
+_unsqueeze_fast = _core.fast_call("Unsqueeze")
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -569,6 +666,8 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     Args:
         dim: the dimension
     """
+    if (made := _unsqueeze_fast(input, dim)) is not None:
+        return made
     try:
         status = _unsqueeze(input._h, dim)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -594,6 +693,7 @@ def view(input: Tensor, size: int | Sequence[int] = (), *more: int) -> Tensor:
     return own(status if status > 0 else settle(status, _view, input._h, size_list.buffer_info()[0], len(size_list)))
 
 _view_as = _core.bind_ViewAs
+_view_as_fast = _core.fast_call("ViewAs")
 
 
 def view_as(input: Tensor, other: Tensor) -> Tensor:
@@ -602,6 +702,8 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     Args:
         other: the tensor whose shape is taken
     """
+    if (made := _view_as_fast(input, other)) is not None:
+        return made
     try:
         status = _view_as(input._h, other._h)
     except (AttributeError, TypeError, OverflowError) as error:
@@ -609,6 +711,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return own(status if status > 0 else settle(status, _view_as, input._h, other._h))
 
 _vsplit = _core.bind_Vsplit
+_vsplit_fast = _core.fast_call("Vsplit")
 
 
 def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
@@ -617,6 +720,8 @@ def vsplit(input: Tensor, sections: int) -> tuple[Tensor, ...]:
     Args:
         sections: how many parts, or where they begin
     """
+    if (made := _vsplit_fast(input, sections)) is not None:
+        return made
     try:
         status = _vsplit(input._h, sections)
     except (AttributeError, TypeError, OverflowError) as error:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plait import _core, _ops
-from plait._engine.overriding import overridden_operator, overrides
+from plait._engine.overriding import OVERRIDING, overridden_operator, overrides
 from plait._engine.runtime import TensorBase, number, own, settle
 from plait._functions._common import operand
+from plait._functions._fast import fast_operation
 from plait._tensors.arrays import tensor
 
 if TYPE_CHECKING:
@@ -58,8 +59,17 @@ def _general(function: Callable[..., Any], self: Any, other: Any) -> Any:
     return function(self, other)
 
 
-def _slow(function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    return lambda self, other: _general(function, self, other)
+def _operator(name: str, function: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Returns the operator of a name, which does what a generated function does."""
+    fast = fast_operation(function)
+
+    def operator(self: Any, other: Any) -> Any:
+        if not OVERRIDING and (made := fast(self, other)) is not None:
+            return made
+        return _general(function, self, other)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
 
 
 def _reflect(function: Callable[..., Any], self: Tensor, other: Any) -> Any:
@@ -92,16 +102,16 @@ def install_operators(cls: Any) -> None:
         "xor": _ops.bitwise_xor, "lshift": _ops.bitwise_left_shift, "rshift": _ops.bitwise_right_shift, "matmul": _ops.matmul,
     }  # fmt: skip
     for name, function in others.items():
-        setattr(cls, f"__{name}__", _slow(function))
+        setattr(cls, f"__{name}__", _operator(f"__{name}__", function))
         setattr(cls, f"__r{name}__", _reflected(function))
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        setattr(cls, f"__{name}__", _slow(getattr(_ops, name)))
+        setattr(cls, f"__{name}__", _operator(f"__{name}__", getattr(_ops, name)))
     in_place = {
         "add": _ops.add_, "sub": _ops.sub_, "mul": _ops.mul_, "truediv": _ops.div_, "floordiv": _ops.floor_divide_,
         "mod": _ops.remainder_, "pow": _ops.pow_, "and": _ops.bitwise_and_, "or": _ops.bitwise_or_, "xor": _ops.bitwise_xor_,
         "lshift": _ops.bitwise_left_shift_, "rshift": _ops.bitwise_right_shift_,
     }  # fmt: skip
     for name, function in in_place.items():
-        setattr(cls, f"__i{name}__", _slow(function))
+        setattr(cls, f"__i{name}__", _operator(f"__i{name}__", function))
     cls.__neg__, cls.__abs__, cls.__invert__ = _ops.neg, _ops.abs, _ops.bitwise_not
     cls.__pos__ = lambda self: self

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._device import device, device_of
+from plait._device import _by_number, device, device_of
 from plait._engine.arming import arm_for
 from plait._engine.runtime import TensorBase, check
 from plait._layout import (
@@ -21,6 +21,8 @@ from plait._layout import (
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
+
+_core.set_facts(dt.DTYPES, _by_number)
 
 
 class TensorFacts:
@@ -76,12 +78,12 @@ class TensorFacts:
     @property
     def dtype(self) -> dt.dtype:
         """The type of the elements."""
-        return dt.DTYPES[check(_core.bind_TensorDtype(self._h))]
+        return _core.dtype(self) or dt.DTYPES[check(_core.bind_TensorDtype(self._h))]
 
     @property
     def device(self) -> device:
         """Where the tensor lives."""
-        return device_of(check(_core.bind_TensorDevice(self._h)))
+        return _core.device(self) or device_of(check(_core.bind_TensorDevice(self._h)))
 
     def element_size(self) -> int:
         """Returns the bytes of an element."""
@@ -125,7 +127,8 @@ class TensorFacts:
     @property
     def T(self: Any) -> Tensor:  # noqa: N802
         """A view with the dimensions in reverse order."""
-        return _ops.permute(self, tuple(range(len(self.shape) - 1, -1, -1)))
+        n = len(self.shape)
+        return _ops.t(self) if n == 2 else _ops.permute(self, tuple(range(n - 1, -1, -1)))
 
     @property
     def mT(self: Any) -> Tensor:  # type: ignore[override]  # noqa: N802
