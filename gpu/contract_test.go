@@ -13,10 +13,10 @@ import (
 )
 
 // lacking has the kernels that GPUs do without: least squares are made of the SVD there, products of complex numbers, dot products, the
-// gradients of sampled grids and the largest rows of bags of other kernels, and the host does the work of the others.
+// gradients of sampled grids and of distances and the largest rows of bags of other kernels, and the host does the work of the others.
 var lacking = []core.KernelID{contract.LinalgLstSq, contract.LinalgComplex, contract.LinalgGeqrf, contract.LinalgLDL, contract.ComplexProd,
 	contract.ComplexCumProd, contract.ComplexLinearScan,
-	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad, contract.BagMax}
+	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad, contract.BagMax, contract.PairNormsGrad}
 
 func TestContractsHaveKernels(t *testing.T) {
 	for _, k := range contract.Kernels() {

@@ -11,7 +11,7 @@ import (
 const (
 	// fewRows is the number of rows up to which Euclidean distances are computed from the differences of elements.
 	fewRows = 25
-	// pairElements is how many differences of elements a gradient stores at a time.
+	// pairElements is how many differences of elements a gradient that is recorded stores at a time.
 	pairElements = 1 << 22
 )
 
@@ -127,16 +127,23 @@ func (op *opContext) pairNorms(out, x, y *core.Tensor, p float64, triangle bool)
 	if op.err != nil || out.Numel() == 0 {
 		return
 	}
-	n, k, m := x.Size(-2), y.Size(-2), x.Size(-1)
-	batch := core.Numel(x.Shape()[:x.Dim()-2])
-	stack := func(t *core.Tensor, shape ...int) *core.Tensor {
-		strides := make([]int, len(shape))
-		core.ContiguousStrides(shape, strides)
-		return op.own(core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, strides, t.Offset()))
-	}
-	c := op.call(contract.PairNorms).Out(out).In(stack(x, batch, n, m)).In(stack(y, batch, k, m))
-	c.Work = batch * n * k * m
+	lead := x.Dim() - 2
+	c := op.call(contract.PairNorms).Out(out).In(op.stacked(x, lead)).In(op.stacked(y, lead))
+	c.Work = x.Numel() * y.Size(-2)
 	op.launch(contract.PairAttrs{Triangle: triangle, P: p}.AddTo(c))
+}
+
+// stacked returns t with its first dims dimensions as one. It is a copy if they are several and t is not contiguous.
+func (op *opContext) stacked(t *core.Tensor, dims int) *core.Tensor {
+	if dims > 1 {
+		t = op.dense(t)
+	}
+	rest := t.Shape()[dims:]
+	shape, strides := append([]int{core.Numel(t.Shape()[:dims])}, rest...), append([]int{core.Numel(rest)}, t.Strides()[dims:]...)
+	if dims == 1 {
+		strides[0] = t.Strides()[0]
+	}
+	return op.own(core.WrapTensor(op.mode, t.Storage(), t.DType(), shape, strides, t.Offset()))
 }
 
 // pairProducts returns the distances of all pairs of rows: the roots of x.x + y.y - 2 x.y, which are one product.
@@ -163,18 +170,61 @@ func inParts(x *core.Tensor, fn func(part *core.Tensor, first, rows int) *core.T
 // pairsDeriv is the derivative of [CDist].
 func pairsDeriv(ctx *core.BackwardContext) {
 	x, y, out, g, p := ctx.Saved(0), ctx.Saved(1), ctx.Saved(2), ctx.Grad(), ctx.Node.Floats[0]
-	if ctx.Needs(0) {
-		ctx.Set(0, sumTo(pairsGradient(x, y, out, g, p), ctx.InputShape(0)))
+	if ctx.Failed() {
+		return
 	}
-	if ctx.Needs(1) {
-		ctx.Set(1, sumTo(pairsGradient(y, x, Transpose(out, -2, -1), Transpose(g, -2, -1), p), ctx.InputShape(1)))
+	for i, own := range []*core.Tensor{x, y} {
+		if !ctx.Needs(i) {
+			continue
+		}
+		other := y
+		if i == 1 {
+			other, out, g = x, Transpose(out, -2, -1), Transpose(g, -2, -1)
+		}
+		ctx.Set(i, sumTo(pairsGradient(ctx, own, other, out, g, p), ctx.InputShape(i)))
 	}
+}
+
+// oneKernel reports whether gradients of distances are those of the kernel, which is on CPUs and cannot be differentiated.
+func oneKernel(ctx *core.BackwardContext, x *core.Tensor) bool {
+	return !ctx.CreateGraph() && x.Device().HostAccessible()
+}
+
+// pairNormsGrad returns the gradient of the rows own, given those of the distances out to the rows other. The batch of own is that of out.
+func pairNormsGrad(ctx *core.BackwardContext, own, other, out, g *core.Tensor, p float64, triangle bool) *core.Tensor {
+	op := begin(ctx.Node.Name+"_backward").with(own, other, out, g)
+	batch := own.Shape()[:own.Dim()-2]
+	if !triangle {
+		batch = out.Shape()[:out.Dim()-2]
+	}
+	dx := op.out(own.DType(), append(slices.Clone(batch), own.Size(-2), own.Size(-1)))
+	if op.err != nil {
+		return op.fail()
+	}
+	if out.Numel() == 0 || p == 0 {
+		op.fill(dx, core.Num(0))
+		return op.done(dx)
+	}
+	if dx.Numel() == 0 {
+		return op.done(dx)
+	}
+	rows := func(t *core.Tensor) *core.Tensor {
+		return op.stacked(op.dense(op.own(op.repeated(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))))), len(batch))
+	}
+	c := op.call(contract.PairNormsGrad).Out(op.stacked(dx, len(batch))).In(op.stacked(g, len(batch))).In(op.stacked(out, len(batch))).In(rows(own)).In(rows(other))
+	c.Work = dx.Numel() * other.Size(-2)
+	op.launch(contract.PairAttrs{Triangle: triangle, P: p}.AddTo(c))
+	return op.done(dx)
 }
 
 // laterPairsDeriv is the derivative of [PDist]: that of all pairs, whose distances and gradients are symmetric.
 func laterPairsDeriv(ctx *core.BackwardContext) {
 	x := ctx.Saved(0)
 	if x.Err() != nil {
+		return
+	}
+	if oneKernel(ctx, x) {
+		ctx.Set(0, pairNormsGrad(ctx, x, x, ctx.Saved(1), ctx.Grad(), ctx.Node.Floats[0], true))
 		return
 	}
 	n := x.Size(-2)
@@ -184,14 +234,17 @@ func laterPairsDeriv(ctx *core.BackwardContext) {
 		upper := MaskedScatter(zerosFor(x, x.DType(), square), later, t)
 		return Add(upper, Transpose(upper, -2, -1))
 	}
-	ctx.Set(0, pairsGradient(x, x, all(ctx.Saved(1)), all(ctx.Grad()), ctx.Node.Floats[0]))
+	ctx.Set(0, pairsGradient(ctx, x, x, all(ctx.Saved(1)), all(ctx.Grad()), ctx.Node.Floats[0]))
 }
 
 // pairsGradient returns the gradient of the rows own, given those of the distances out to the rows other. With weights w for pairs, it is the
 // sum of w * (own - other) over other, for p = 2 and many pairs by products. A distance of 0 has no gradient.
-func pairsGradient(own, other, out, g *core.Tensor, p float64) *core.Tensor {
+func pairsGradient(ctx *core.BackwardContext, own, other, out, g *core.Tensor, p float64) *core.Tensor {
 	if err := firstBroken(own, other, out, g); err != nil {
 		return err
+	}
+	if oneKernel(ctx, own) {
+		return pairNormsGrad(ctx, own, other, out, g, p, false)
 	}
 	if p == 2 && out.Numel()*own.Size(-1) > pairElements {
 		same := Eq(out, core.Num(0))

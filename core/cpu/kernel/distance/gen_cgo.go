@@ -3,9 +3,11 @@
 package distance
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xdbf8c773
+#cgo CFLAGS: -DPLAIT_HEADERS=0xf9c7d72b
 #cgo noescape plaitk_distance_pairs
 #cgo nocallback plaitk_distance_pairs
+#cgo noescape plaitk_distance_pairs_grad
+#cgo nocallback plaitk_distance_pairs_grad
 */
 import "C"
 
