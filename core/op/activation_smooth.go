@@ -99,7 +99,8 @@ func Glu(x *core.Tensor, dim int) *core.Tensor {
 	}
 	half := x.Shape()[dim] / 2
 	return op.compose(func() *core.Tensor {
-		return gluOp.apply(nil, Narrow(x, dim, 0, half), Narrow(x, dim, half, half))
+		halves := SplitSizes(x, []int{half, half}, dim)
+		return gluOp.apply(nil, halves[0], halves[len(halves)-1]) // one, if it carries an error
 	})
 }
 

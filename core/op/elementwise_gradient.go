@@ -57,15 +57,42 @@ func elementwiseDeriv(ctx *core.BackwardContext) {
 	if err != nil {
 		return // d has failed
 	}
+	var places [8]*core.Tensor
+	v.op.together(ctx, values, places[:len(v.op.grads)])
 	for i, g := range v.op.grads {
 		if g == nil || !ctx.Needs(i) {
 			continue
 		}
-		ctx.Set(i, v.op.gradientOf(ctx, g, values))
+		ctx.Set(i, v.op.gradientOf(ctx, g, values, places[i]))
 	}
 }
 
-func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values []*core.Tensor) *core.Tensor {
+// together allocates in places, by input, gradients of inputs that were split off one tensor, lying as the inputs do.
+func (e *Elementwise) together(ctx *core.BackwardContext, values, places []*core.Tensor) {
+	if len(places) < 2 || ctx.CreateGraph() {
+		return
+	}
+	var parts [8]*core.Tensor
+	count := 0
+	for i, g := range e.grads {
+		if t := values[i]; g != nil && g.kernel != nil && t != nil && ctx.Needs(i) && t.DType() == ctx.InputDType(i) &&
+			slices.Equal(t.Shape(), ctx.OutputShape(0)) && dividedBy(ctx, i) != nil {
+			parts[i] = t
+			count++
+		}
+	}
+	if count < 2 {
+		return
+	}
+	op := begin(e.Name).with(ctx.Grad())
+	op.gradsOfParts(ctx, parts[:len(places)], places)
+	if op.err != nil {
+		ctx.Fail(op.err)
+	}
+}
+
+// gradientOf returns the gradient of an input, which may have its place already.
+func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values []*core.Tensor, place *core.Tensor) *core.Tensor {
 	shape, dtype := ctx.InputShape(g.input), ctx.InputDType(g.input)
 	var r *core.Tensor
 	switch {
@@ -84,15 +111,18 @@ func (e *Elementwise) gradientOf(ctx *core.BackwardContext, g *gradient, values 
 		if slices.Equal(ctx.OutputShape(0), shape) {
 			result = dtype // nothing is left to do but this conversion
 		}
-		r = e.fused(ctx, g, ctx.Grad(), values, result)
+		r = e.fused(ctx, g, ctx.Grad(), values, result, place)
 	}
 	return castTo(sumTo(r, shape), dtype)
 }
 
-// fused computes the gradient, of the given dtype, in one kernel.
-func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, grad *core.Tensor, values []*core.Tensor, result core.DType) *core.Tensor {
+// fused computes the gradient, of the given dtype, in one kernel, which writes it to its place if that is not nil.
+func (e *Elementwise) fused(ctx *core.BackwardContext, g *gradient, grad *core.Tensor, values []*core.Tensor, result core.DType, place *core.Tensor) *core.Tensor {
 	op := begin(e.Name).with(grad)
-	r := op.out(result, ctx.OutputShape(0))
+	r := place
+	if r == nil {
+		r = op.out(result, ctx.OutputShape(0))
+	}
 	if op.err != nil {
 		return op.fail()
 	}

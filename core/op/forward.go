@@ -266,7 +266,7 @@ func (p *pushed) elementwise(v *variant) (sum *core.Tensor) {
 		switch {
 		case g.kernel == nil:
 		case plain && len(w.TangentLevels(p.mode)) == 0:
-			r = e.fused(ctx, g, w, values, out.DType())
+			r = e.fused(ctx, g, w, values, out.DType(), nil)
 		default:
 			r = e.interpretWith(ctx, g, w, values)
 		}

@@ -379,3 +379,41 @@ func TestGradientOfPartsThatAreJoined(t *testing.T) {
 		}
 	})
 }
+
+// TestGradientsOfHalves: those of operations of two halves are written to one memory, without a join, unless somebody sees them before.
+func TestGradientsOfHalves(t *testing.T) {
+	core.Tidy(func() {
+		for name, c := range map[string]struct {
+			fn    func(x *core.Tensor) *core.Tensor
+			joins int
+		}{
+			"glu":            {func(x *core.Tensor) *core.Tensor { return op.Glu(x, -1) }, 0},
+			"glu along rows": {func(x *core.Tensor) *core.Tensor { return op.Glu(x, 0) }, 0},
+			"product":        {func(x *core.Tensor) *core.Tensor { p := op.Chunk(x, 2, 1); return op.Mul(p[1], p[0]) }, 0},
+			"transposed": {func(x *core.Tensor) *core.Tensor {
+				p := op.Chunk(op.Transpose(x, 0, 1), 2, 0)
+				return op.Atan2(p[1], p[0])
+			}, 0},
+			"one of thirds": {func(x *core.Tensor) *core.Tensor { p := op.Split(x, 2, 1); return op.Add(op.Mul(p[1], p[0]), p[2]) }, 1},
+			"broadcast":     {func(x *core.Tensor) *core.Tensor { p := op.SplitSizes(x, []int{1, 5}, 1); return op.Mul(p[1], p[0]) }, 1},
+			"the same half": {func(x *core.Tensor) *core.Tensor { p := op.Chunk(x, 2, 1); return op.Mul(p[0], p[0]) }, 1},
+			"of other dtypes": {func(x *core.Tensor) *core.Tensor {
+				p := op.Chunk(x, 2, 1)
+				return op.Mul(op.To(p[0], core.Float32), p[1])
+			}, 1},
+		} {
+			x := op.To(uniform(3, 4, 6), core.Float64)
+			grad := func(record bool) *core.Tensor {
+				leaf := x.Detach().SetRequiresGrad(true)
+				y := c.fn(leaf)
+				g := op.To(op.Reshape(op.Arange(nil, core.Num(float64(y.Numel())), nil, op.TensorOptions{}), y.Shape()...), y.DType())
+				grads, err := autograd.Grad([]*core.Tensor{y}, []*core.Tensor{leaf}, []*core.Tensor{g}, autograd.Options{CreateGraph: record})
+				require.NoError(t, err)
+				return grads[0]
+			}
+			requireClose(t, grad(true), grad(false))
+			require.Equal(t, c.joins, joinsIn(t, func() { values(t, grad(false)) }), name)
+			require.True(t, grad(false).Contiguous(), name)
+		}
+	})
+}
