@@ -3,7 +3,7 @@
 package reduction
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x0eca7acc
+#cgo CFLAGS: -DPLAIT_HEADERS=0xd45c333c
 #cgo noescape plaitk_reduction_run
 #cgo nocallback plaitk_reduction_run
 */

@@ -48,6 +48,7 @@ enum {
   REDUCE_ROWS = 64,         // rows of a block of columns, at most
   REDUCE_ROWS_TWO = 32,
   REDUCE_BLOCK = 4096,      // elements of a row in a block, at most
+  REDUCE_RUN = 512,         // elements of a run that is copied to lie beside the next one, at most
   REDUCE_FAR = 2 << 20,     // bytes of an operand from which it is too large for the L2 cache
   REDUCE_BATCH = 256,       // rows whose states are in use at the same time
 };

@@ -41,28 +41,46 @@ struct words {
   uint64_t first, second;
 };
 
+#define COPY(T, STEP) \
+  for (int64_t i = 0; i < n; i++) ((T *)to)[i] = ((const T *)from)[i * (STEP)]
+
+// alternate copies every other element.
+PLAIT_CLONES static void alternate(void *restrict to, const void *restrict from, int64_t n, int64_t size) {
+  if (size == 4) {
+    COPY(uint32_t, 2);
+  } else {
+    COPY(uint64_t, 2);
+  }
+}
+
 // gather copies n elements that are `stride` elements apart.
 static void gather(void *restrict to, const void *restrict from, int64_t n, int64_t stride, int64_t size) {
-#define COPY(T) \
-  for (int64_t i = 0; i < n; i++) ((T *)to)[i] = ((const T *)from)[i * stride]
+  if (stride == 1) {
+    memcpy(to, from, (size_t)(n * size));
+    return;
+  }
+  if (stride == 2 && (size == 4 || size == 8)) {
+    alternate(to, from, n, size);
+    return;
+  }
   switch (size) {
   case 1:
-    COPY(uint8_t);
+    COPY(uint8_t, stride);
     break;
   case 2:
-    COPY(uint16_t);
+    COPY(uint16_t, stride);
     break;
   case 4:
-    COPY(uint32_t);
+    COPY(uint32_t, stride);
     break;
   case 8:
-    COPY(uint64_t);
+    COPY(uint64_t, stride);
     break;
   default:
-    COPY(struct words);
+    COPY(struct words, stride);
   }
-#undef COPY
 }
+#undef COPY
 
 // offset_of returns the element offset of position `at` in row-major order over n dimensions.
 static int64_t offset_of(int64_t at, int n, const int64_t *size, const int64_t *stride) {
@@ -82,24 +100,39 @@ static int64_t inner(int n, const int64_t *size, const int64_t *stride, int64_t 
   return n > 0 ? size[n - 1] : 1;
 }
 
-// reduce_rows reduces elements [lo, hi) of `rows` rows into s. The rows start at p, `step` elements apart.
+// gather_row copies elements [at, at + n) of the row that starts at p.
+static void gather_row(char *to, const struct job *j, const char *p, int64_t at, int64_t n) {
+  const struct plaitk_reduction *r = j->r;
+  int64_t stride, run = inner(r->nr, r->rsize, r->rin, &stride), step, runs = inner(r->nr - 1, r->rsize, r->rin, &step);
+  while (n > 0) {
+    int64_t from = at % run;
+    const char *q = p + offset_of(at - from, r->nr, r->rsize, r->rin) * j->size;
+    for (int64_t i = at / run % runs; i < runs && n > 0; i++, q += step * j->size) {
+      int64_t part = min64(run - from, n);
+      gather(to, q + from * stride * j->size, part, stride, j->size);
+      to += part * j->size, at += part, n -= part, from = 0;
+    }
+  }
+}
+
+// reduce_rows reduces elements [lo, hi) of `rows` rows into s. The rows start at p, `step` elements apart. Short runs of a row are
+// joined to blocks.
 static void reduce_rows(const struct job *j, const char *p, int64_t rows, int64_t step, int64_t lo, int64_t hi,
                         struct state s) {
   const struct plaitk_reduction *r = j->r;
   uint64_t copy[REDUCE_BLOCK];
-  int64_t stride, run = inner(r->nr, r->rsize, r->rin, &stride);
-  for (int64_t at = lo; at < hi;) {
-    int64_t n = min64(min64(run - at % run, hi - at), REDUCE_BLOCK / per_element(r));
-    const char *q = p + offset_of(at, r->nr, r->rsize, r->rin) * j->size;
-    if (!r->gather) {
-      j->fn(q, rows, step, n, at, r->param, s);
-    } else {
+  int64_t stride, run = inner(r->nr, r->rsize, r->rin, &stride), most = REDUCE_BLOCK / per_element(r);
+  bool join = rows == 1 && r->nr > 1 && run <= REDUCE_RUN;
+  for (int64_t at = lo, n; at < hi; at += n) {
+    n = min64(join ? most : min64(run - at % run, most), hi - at);
+    if (r->gather || join) {
       for (int64_t k = 0; k < rows; k++) {
-        gather(copy, q + k * step * j->size, n, stride, j->size);
+        gather_row((char *)copy, j, p + k * step * j->size, at, n);
         j->fn(copy, 1, 0, n, at, r->param, state_at(s, k * per_element(r)));
       }
+    } else {
+      j->fn(p + offset_of(at, r->nr, r->rsize, r->rin) * j->size, rows, step, n, at, r->param, s);
     }
-    at += n;
   }
 }
 
