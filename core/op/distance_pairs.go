@@ -138,6 +138,9 @@ func (op *opContext) stacked(t *core.Tensor, dims int) *core.Tensor {
 	if dims > 1 {
 		t = op.dense(t)
 	}
+	if op.err != nil {
+		return t
+	}
 	rest := t.Shape()[dims:]
 	shape, strides := append([]int{core.Numel(t.Shape()[:dims])}, rest...), append([]int{core.Numel(rest)}, t.Strides()[dims:]...)
 	if dims == 1 {
@@ -211,7 +214,12 @@ func pairNormsGrad(ctx *core.BackwardContext, own, other, out, g *core.Tensor, p
 	rows := func(t *core.Tensor) *core.Tensor {
 		return op.stacked(op.dense(op.own(op.repeated(t, append(slices.Clone(batch), t.Size(-2), t.Size(-1))))), len(batch))
 	}
-	c := op.call(contract.PairNormsGrad).Out(op.stacked(dx, len(batch))).In(op.stacked(g, len(batch))).In(op.stacked(out, len(batch))).In(rows(own)).In(rows(other))
+	dy, y, x, z := op.stacked(g, len(batch)), op.stacked(out, len(batch)), rows(own), rows(other)
+	to := op.stacked(dx, len(batch))
+	if op.err != nil {
+		return op.fail()
+	}
+	c := op.call(contract.PairNormsGrad).Out(to).In(dy).In(y).In(x).In(z)
 	c.Work = dx.Numel() * other.Size(-2)
 	op.launch(contract.PairAttrs{Triangle: triangle, P: p}.AddTo(c))
 	return op.done(dx)
