@@ -93,6 +93,11 @@ func plait_normal_in_place(input C.plait_tensor, mean C.double, std C.double, ge
 	}
 }
 
+//export plait_poisson
+func plait_poisson(input C.plait_tensor, generatorArg C.plait_object) C.plait_tensor {
+	return C.plait_tensor(bind.Poisson(int64(input), int64(generatorArg)))
+}
+
 //export plait_rand
 func plait_rand(size C.plait_ints, sizeLen C.int64_t, dtypeArg C.plait_dtype, deviceArg C.plait_device, generatorArg C.plait_object) C.plait_tensor {
 	for {

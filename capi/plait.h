@@ -4254,6 +4254,11 @@ plait_tensor plait_multinomial(plait_tensor input, int64_t num_samples, bool rep
 //   - generator (0): where the numbers come from; the rank's generator for the device by default
 plait_status plait_normal_in_place(plait_tensor input, double mean, double std, plait_object generator);
 
+// Numbers of events, of which there are input in the mean. It may wait for the device.
+//   - input: the rates
+//   - generator (0): where the numbers come from; the rank's generator for the device by default
+plait_tensor plait_poisson(plait_tensor input, plait_object generator);
+
 // Uniform random numbers in [0, 1).
 //   - size: the shape
 //   - dtype (PLAIT_DEFAULT): of the result

@@ -85,6 +85,16 @@ func NormalInPlace(input Tensor, mean float64, std float64, generatorArg Object)
 	return changed(op.NormalInPlace(t0, mean, std, op.RandomOptions{Generator: generator(generatorArg)}))
 }
 
+// Poisson applies the operation poisson. Numbers of events, of which there are input in the mean.
+//
+//plait:waits
+func Poisson(input Tensor, generatorArg Object) (status Tensor) {
+	defer protect("poisson", &status)
+	t0 := tensor(input)
+	defer using(t0)()
+	return result(op.Poisson(t0, op.RandomOptions{Generator: generator(generatorArg)}), t0)
+}
+
 // Rand applies the operation rand. Uniform random numbers in [0, 1).
 func Rand(size Ints, sizeLen int64, dtypeArg DType, deviceArg Device, generatorArg Object) (status Tensor) {
 	defer protect("rand", &status)

@@ -11,6 +11,9 @@ var (
 	RandomIntegers = declare(Contract{Name: "random_integers", Outs: "y", Ints: "seed offset low range"})
 	// Bernoulli samples 0 or 1. The probability p is a number or a contiguous tensor of y's shape.
 	Bernoulli = declare(Contract{Name: "bernoulli", Outs: "y", Ins: "p", Ints: "seed offset"})
+	// Poisson samples numbers of events, of the dtype of the contiguous rates. They are drawn from a sequence of random numbers whose seed is
+	// the first two words.
+	Poisson = declare(Contract{Name: "poisson", Outs: "y", Ins: "rates", Ints: "seed offset"})
 	// Randperm writes a random permutation of 0, ..., n-1 as int64.
 	Randperm = declare(Contract{Name: "randperm", Outs: "y", Ints: "seed offset"})
 	// Multinomial samples int64 indices in proportion to the weights, the last dimension of its input.
@@ -41,7 +44,7 @@ type RandomAttrs struct {
 // RandomIntegersAttrs are the attributes of [RandomIntegers].
 type RandomIntegersAttrs struct{ Seed, Offset, Low, Range int64 }
 
-// DrawAttrs are the attributes of [Bernoulli], [Randperm] and [Multinomial].
+// DrawAttrs are the attributes of [Bernoulli], [Poisson], [Randperm] and [Multinomial].
 type DrawAttrs struct {
 	Seed, Offset int64
 	Replacement  bool // of Multinomial: an index may be sampled again

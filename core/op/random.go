@@ -258,6 +258,53 @@ func Bernoulli(p *core.Tensor, o RandomOptions) *core.Tensor {
 	return op.done(out)
 }
 
+// Poisson returns for each rate of x how many events there are, if that many happen in the mean: inf for inf. The result has the dtype and
+// the shape of x, and the derivative 0. A negative rate is an error, for which Poisson waits. A call takes two words of the generator,
+// whatever the size of x. It draws on the CPU.
+//
+// Hörmann, "The transformed rejection method for generating Poisson random variables" (1993), and inversion for small rates.
+func Poisson(x *core.Tensor, o RandomOptions) *core.Tensor {
+	if parts := drawnFor(x); parts != nil {
+		return handOn(parts, "poisson", x, o)
+	}
+	op := begin("poisson", &x)
+	op.floating("the rates", x)
+	if op.err != nil {
+		return op.fail()
+	}
+	if !x.Device().HostAccessible() {
+		home, err := core.OpenDevice("cpu:0")
+		if op.check(err); op.err != nil {
+			return op.fail()
+		}
+		if o.Generator == nil {
+			o.Generator = op.mode.Context().Generator(x.Device())
+		}
+		return op.compose(func() *core.Tensor { return ToDevice(Poisson(ToDevice(x, home), o), x.Device()) })
+	}
+	out := op.outLike(x)
+	c := op.dense(x)
+	if op.err != nil {
+		return op.fail()
+	}
+	seed, offset := op.reserveWords(o.Generator, 2)
+	op.launchRandom(contract.DrawAttrs{Seed: seed, Offset: offset}.AddTo(op.call(contract.Poisson).Out(out).In(c)), 16)
+	if op.err == nil {
+		op.check(out.Wait())
+	}
+	if op.err != nil {
+		return op.fail()
+	}
+	if op.grad {
+		op.attach(op.node(poissonDeriv, x), out)
+	}
+	return op.done(out)
+}
+
+func poissonDeriv(ctx *core.BackwardContext) {
+	ctx.Set(0, zerosFor(ctx.Grad(), ctx.InputDType(0), ctx.InputShape(0)))
+}
+
 // Multinomial draws n positions from each row of weights x, of shape [m] or [rows, m], in proportion to them; the
 // weights need not sum to 1. Without replacement no position is drawn twice. The result is of dtype int64 and shape [n]
 // or [rows, n]. Weights that are negative, not finite or all zero, and too few positive ones to draw from without

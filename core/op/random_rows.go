@@ -33,6 +33,8 @@ func init() {
 			Args: args(Arg{Name: "input", Doc: "the probabilities"}), NoGrad: drawn, Samples: draws(Between(0, 1, 2, 3))},
 		Row{Name: "bernoulli_", Doc: "The tensor filled with 1 with probability p, else 0.", InPlace: BernoulliInPlace,
 			Args: args(Arg{Name: "p", Number: true, Doc: "the probability: a number, or a tensor that broadcasts"}), NoGrad: drawn},
+		Row{Name: "poisson", Doc: "Numbers of events, of which there are input in the mean.", Func: Poisson, Waits: true,
+			Args: []Arg{{Name: "input", Doc: "the rates"}, options[2]}, NoGrad: drawn, Samples: draws(Between(0, 30, 2, 3))},
 		Row{Name: "multinomial", Doc: "Positions drawn from rows of weights.", Func: Multinomial,
 			Args: args(Arg{Name: "input", Doc: "the weights, of shape [m] or [rows, m]"}, Arg{Name: "num_samples", Doc: "draws from each row"},
 				Arg{Name: "replacement", Default: false, Doc: "whether a position may be drawn twice"}), NoGrad: drawn, Samples: draws(Between(0.1, 1, 2, 5), 3, false)},

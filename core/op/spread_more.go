@@ -22,7 +22,7 @@ func moreRules() map[string]*Rule {
 	// Creation takes no tensors, or their shapes alone, and random numbers are those of the whole tensor.
 	add(composed, "fft_fftfreq", "fft_rfftfreq")
 	add(composed, "arange", "empty", "eye", "full", "linspace", "logspace", "ones", "zeros", "tril_indices", "triu_indices",
-		"rand", "randint", "randn", "randperm", "rand_like", "randn_like", "randint_like",
+		"rand", "randint", "randn", "randperm", "rand_like", "randn_like", "randint_like", "poisson",
 		"bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "trunc_normal_", "uniform_",
 		"dropout", "dropout1d", "dropout2d", "dropout3d")
 	// Other ops compose these where their tensors need no more than that.

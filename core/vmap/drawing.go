@@ -156,6 +156,19 @@ func drawRules(add func(r rule, names string)) {
 	alike(all, filled, "uniform_ normal_ exponential_ log_normal_ cauchy_ geometric_ trunc_normal_ random_")
 	alike(each, filled, "bernoulli_")
 	alike(all, loop, "bernoulli")
+	alike(all, func(u *use) []*core.Tensor {
+		parts := make([]*core.Tensor, u.size)
+		for i := range parts {
+			restart := u.restarting()
+			if parts[i] = u.callOnce(op.Select(u.whole[0], 0, i))[0]; parts[i].Err() != nil {
+				return parts[i : i+1]
+			}
+			if i+1 < len(parts) {
+				restart()
+			}
+		}
+		return u.results([]*core.Tensor{op.Stack(parts, 0)})
+	}, "poisson")
 	training := func(own, same rule, names string) {
 		alike(own, same, names)
 		for _, n := range strings.Fields(names) {

@@ -25,6 +25,7 @@ func draws() map[string]func(x *core.Tensor) *core.Tensor {
 		"randn_like":   func(x *core.Tensor) *core.Tensor { return op.RandnLike(x, o) },
 		"randint_like": func(x *core.Tensor) *core.Tensor { return op.RandintLike(x, 0, 100, o) },
 		"bernoulli":    func(x *core.Tensor) *core.Tensor { return op.Bernoulli(positive(x), o) },
+		"poisson":      func(x *core.Tensor) *core.Tensor { return op.Poisson(op.Mul(positive(x), core.Num(20)), o) },
 		"multinomial":  func(x *core.Tensor) *core.Tensor { return op.Multinomial(op.Reshape(positive(x), -1), 3, false, o) },
 		"multinomial of rows": func(x *core.Tensor) *core.Tensor {
 			return op.Multinomial(op.Reshape(positive(x), 4, -1), 3, true, o)

@@ -15,6 +15,8 @@ import (
 var (
 	draws = strings.Fields("normal_ uniform_ random_ exponential_ cauchy_ geometric_ log_normal_ trunc_normal_ bernoulli_ rand_like randn_like randint_like")
 	masks = strings.Fields("dropout dropout1d dropout2d dropout3d")
+	// those of parameters, which are gathered
+	parameters = strings.Fields("poisson")
 )
 
 // alignGenerators gives all ranks of a mesh the state of its first rank's generator for a device. So replicated draws are equal, and
@@ -45,7 +47,8 @@ func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*cor
 		return nil, false
 	}
 	isMask := slices.Contains(masks, a.Op)
-	if !isMask && !slices.Contains(draws, a.Op) {
+	hasParameters := slices.Contains(parameters, a.Op)
+	if !isMask && !hasParameters && !slices.Contains(draws, a.Op) {
 		return nil, false
 	}
 	for _, t := range u.Tensors[1:] {
@@ -56,8 +59,11 @@ func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*cor
 	l := q.gradient()
 	part := func() (part *core.Tensor) {
 		core.NoGrad(func() {
-			like := empty(q.here, q.shape)
-			if isMask {
+			var like *core.Tensor
+			whole := l.with(make([]core.Placement, len(l.placements)))
+			if hasParameters {
+				like = relay(q.here, q.layout, whole.placements)
+			} else if like = empty(q.here, q.shape); isMask {
 				like = op.OnesLike(like, op.TensorOptions{})
 			}
 			if part = like; like.Err() != nil {
@@ -66,7 +72,7 @@ func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*cor
 			args := slices.Clone(a.Args)
 			args[0] = like
 			if part = a.Call(args)[0]; part.Err() == nil {
-				part = relay(part, l.with(make([]core.Placement, len(l.placements))), l.placements)
+				part = relay(part, whole, l.placements)
 			}
 		})
 		return part
@@ -76,6 +82,10 @@ func (p *parts) random(a core.Application, u *op.Use, list []*parts) (out []*cor
 			y := part()
 			if isMask && y.Err() == nil {
 				y = op.Mul(relay(q.here, q.layout, l.placements), y)
+			}
+			if hasParameters && y.Err() == nil { // whose gradients are 0
+				own := relay(q.here, q.layout, l.placements)
+				y = op.Where(op.Full(own.Shape(), core.BoolNum(true), op.TensorOptions{Device: own.Device()}), y, own)
 			}
 			return y
 		}))}, true

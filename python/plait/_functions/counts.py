@@ -1,7 +1,7 @@
 """Random counts: Poisson and binomial variables, by inversion where they are few and else by rejection.
 
 They need float64, which not every GPU has, and so are drawn on the CPU. A call takes one number from the generator of
-its tensors' device, and from it makes a generator of its own: that number alone says what is drawn.
+its tensors' device, which alone says what is drawn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from plait import _ops
 from plait._dtype import float64
-from plait._errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from plait._errors import DeviceError, DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._random import Generator
 from plait._tensor import Tensor
@@ -37,8 +37,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
         ValueError: if an element is negative or nan
     """
     _want_floats("poisson", "input", input)
-    made: Tensor = _Poisson.apply(_seed(input, generator), input)
-    return made
+    return _ops.poisson(input, generator=generator)
 
 
 @checked
@@ -101,35 +100,6 @@ class _Draw(Function):
             return _ops.stack([cls.apply(seed, *part) for part in parts]), 0
         shape = (info.batch_size, *parameters[0].shape[in_dims[1] is not None :])
         return cls.apply(seed.select(0, 0), *(p.expand(shape) for p in parameters)), 0
-
-
-class _Poisson(_Draw):
-    @staticmethod
-    def _draw(generator: Generator, *rows: Tensor) -> Tensor:
-        (rate,) = rows
-        if not rate.numel():
-            return rate
-        low, high = (end.item() for end in rate.aminmax())
-        if not low >= 0:
-            at = int((~(rate >= 0)).nonzero()[0, 0])
-            raise ArgumentError(f"poisson: want rates of 0 or more, got {rate[at].item():g} at element {at}")
-        drawn = rate
-        if high < _FEW:
-            drawn = _few_events(generator, rate)
-        else:
-            for draw, wanted in ((_few_events, rate < _FEW), (_many_events, (rate >= _FEW) & rate.isfinite())):
-                at = wanted.nonzero().flatten()
-                if at.numel():
-                    drawn = drawn.index_put((at,), draw(generator, rate[at]))
-        return _ops.where(rate.isfinite(), drawn, math.inf)  # placed as the rates are, where these are distributed
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, _ops.zeros_like(grad)
-
-    @staticmethod
-    def jvp(ctx: Any, seed: Tensor, rate: Tensor) -> Tensor:
-        return _ops.zeros_like(rate)
 
 
 class _Binomial(_Draw):
@@ -199,16 +169,6 @@ def _inverted(
     return count
 
 
-def _few_events(generator: Generator, rate: Tensor) -> Tensor:
-    """Returns Poisson variables of small rates by inversion."""
-    return _counted(generator, (-rate).exp(), lambda k, rate: rate / (k + 1), rate)
-
-
-def _many_events(generator: Generator, rate: Tensor) -> Tensor:
-    """Returns Poisson variables of rates of 10 or more."""
-    return accepted(partial(_proposed_events, generator), rate)
-
-
 def _log_factorial(n: Tensor) -> Tensor:
     return (n + 1).lgamma()
 
@@ -217,26 +177,6 @@ def _surplus(mean: Tensor, difference: Tensor) -> Tensor:
     """Returns k log(k / mean) - k + mean for k = mean + difference, of which no digits are lost where k is near."""
     e = difference / mean
     return mean * ((1 + e) * e.log1p() - e)
-
-
-def _proposed_events(generator: Generator, rate: Tensor) -> tuple[Tensor, Tensor]:
-    """Proposes Poisson variables of a rate of 10 or more: PTRS of Hoermann (1993)."""
-    b = 0.931 + 2.53 * rate.sqrt()
-    a = -0.059 + 0.02483 * b
-    u, v = uniform(rate, generator) - 0.5, uniform(rate, generator)
-    us = 0.5 - u.abs()
-    k = ((2 * a / us + b) * u + rate + 0.43).floor()
-    right = (us >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2)) & (k >= 0)
-    rest = (~right & (k >= 0) & ((us >= 0.013) | (v <= us))).nonzero().flatten()
-    return k, right.index_put((rest,), _is_below_events(*(t[rest] for t in (rate, k, v, us, a, b))))
-
-
-def _is_below_events(rate: Tensor, k: Tensor, v: Tensor, us: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Returns whether a candidate of `_proposed_events` lies below the density."""
-    score = (v * (1.1239 + 1.1328 / (b - 3.4)) / (a / (us * us) + b)).log()
-    near = k * rate.log() - rate - _log_factorial(k)
-    far = -_surplus(rate, k - rate) - (2 * math.pi * k).log() / 2
-    return score <= _ops.where(rate < _FAR, near, far)
 
 
 def _many_successes(generator: Generator, n: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from plait import _core
 from plait._device import device_number
 from plait._dtype import dtype_number
 from plait._engine.arguments import misuse
-from plait._engine.runtime import TensorBase, generator_handle, int_list, number, own, settle
+from plait._engine.runtime import TensorBase, generator_handle, int_list, number, own, settle, wait_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from plait._random import Generator
     from plait._tensor import Number, Tensor
 
-__all__ = ["bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "normal_", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "randperm", "trunc_normal_", "uniform_"]
+__all__ = ["bernoulli", "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "multinomial", "normal_", "poisson", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like", "random_", "randperm", "trunc_normal_", "uniform_"]
 
 _bernoulli = _core.bind_Bernoulli
 _bernoulli_fast = _core.fast_call("Bernoulli")
@@ -194,6 +194,23 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
     if status < 0:
         settle(status, _normal_in_place, input._h, mean, std, generator_handle(generator))
     return input
+
+_poisson = _core.bind_Poisson
+
+
+def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Numbers of events, of which there are input in the mean.
+
+    Args:
+        input: the rates
+        generator: where the numbers come from; the rank's generator for the device by default
+    """
+    try:
+        wait_value(input._h)
+        status = _poisson(input._h, generator_handle(generator))
+    except (AttributeError, TypeError, OverflowError) as error:
+        return misuse(poisson, locals(), error)
+    return own(status if status > 0 else settle(status, _poisson, input._h, generator_handle(generator)))
 
 _rand = _core.bind_Rand
 _rand_fast = _core.fast_call("Rand")

@@ -3,7 +3,7 @@
 package random
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x35147c97
+#cgo CFLAGS: -DPLAIT_HEADERS=0xc6fe170a
 #cgo noescape plaitk_random_bernoulli
 #cgo nocallback plaitk_random_bernoulli
 #cgo noescape plaitk_random_fill
@@ -18,6 +18,8 @@ package random
 #cgo nocallback plaitk_random_permutation
 #cgo noescape plaitk_random_permutation_scratch
 #cgo nocallback plaitk_random_permutation_scratch
+#cgo noescape plaitk_random_poisson
+#cgo nocallback plaitk_random_poisson
 #cgo noescape plaitk_random_words
 #cgo nocallback plaitk_random_words
 */

@@ -8,6 +8,8 @@ package random
 import "C"
 
 import (
+	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/plait-ml/plait/core"
@@ -19,6 +21,7 @@ func init() {
 	kernel.Register(contract.Random, fill)
 	kernel.Register(contract.RandomIntegers, integers)
 	kernel.Register(contract.Bernoulli, bernoulli)
+	kernel.Register(contract.Poisson, poisson)
 	kernel.Register(contract.Randperm, permutation)
 	kernel.Register(contract.Multinomial, multinomial)
 }
@@ -67,6 +70,20 @@ func bernoulli(ctx *kernel.Context, c *core.Call) error {
 		C.int64_t(out.Numel()), probability, probabilities, C.int64_t(p.DType))
 	if bad >= 0 {
 		return core.Errorf(core.ValueError, c.Op, "the probability at element %d is outside [0, 1]", int64(bad))
+	}
+	return nil
+}
+
+func poisson(ctx *kernel.Context, c *core.Call) error {
+	out, rates := &c.Outs[0], &c.Ins[0]
+	if rates.DType != out.DType || !out.DType.IsFloat() {
+		return core.Errorf(core.DTypeError, c.Op, "got rates of %v and a result of %v, want floats of one dtype", rates.DType, out.DType)
+	}
+	a := contract.DrawOf(c)
+	var rate C.double
+	bad := C.plaitk_random_poisson(workers(ctx), C.uint64_t(a.Seed), C.uint64_t(a.Offset), out.Ptr(), rates.Ptr(), C.int64_t(out.DType), C.int64_t(out.Numel()), &rate)
+	if bad >= 0 {
+		return core.Errorf(core.ValueError, c.Op, "want rates of 0 or more, got %s at element %d", strings.ToLower(fmt.Sprintf("%g", float64(rate))), int64(bad))
 	}
 	return nil
 }

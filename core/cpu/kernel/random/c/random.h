@@ -39,6 +39,12 @@ void plaitk_random_integers(plait_pool *pool, uint64_t seed, uint64_t offset, vo
 int64_t plaitk_random_bernoulli(plait_pool *pool, uint64_t seed, uint64_t offset, void *out, int64_t dtype, int64_t n, double p,
                                 const void *probabilities, int64_t pdtype);
 
+// Fills n elements of a floating-point dtype with Poisson variables of the rates, which have that dtype: inf where a rate is. The first two
+// words are the seed of a sequence of its own, of which each element has as many blocks as it needs. Returns -1, or the first position of a
+// rate that is negative or NaN, which *bad then is.
+int64_t plaitk_random_poisson(plait_pool *pool, uint64_t seed, uint64_t offset, void *out, const void *rates, int64_t dtype, int64_t n,
+                              double *bad);
+
 // Writes a permutation of 0, ..., n-1: the order of n random 64-bit keys. Equal keys keep the order of their positions.
 // scratch has plaitk_random_permutation_scratch(n) bytes.
 int64_t plaitk_random_permutation_scratch(int64_t n);
