@@ -1,7 +1,7 @@
 // gather and scatter, which have an index for each element.
 #include "indexing.h"
 
-enum { CHUNK = 1 << 14, SEGMENT = 1 << 13, MOST_SHORT = 64 };
+enum { CHUNK = 1 << 14, SEGMENT = 1 << 13, MOST_SHORT = 64, TOGETHER = 512 };
 
 typedef struct {
   const plait_view *out, *in, *index;
@@ -11,61 +11,71 @@ typedef struct {
   atomic_bool bad;
 } gather_job;
 
-// Rows of n elements of type T by indices of type I that have been checked. Row r reads behind from[r].
-#define ROWS(T, I)                                                                                            \
-  static void rows_##T##_##I(T *out, const T *in, const I *index, const int64_t *from, int64_t rows, int64_t n, \
-                             int64_t stride, int64_t step) {                                                  \
-    for (int64_t r = 0; r < rows; r++) {                                                                      \
-      const T *x = in + from[r];                                                                              \
-      for (int64_t j = 0; j < n; j++) *out++ = x[*index++ * stride + j * step];                               \
-    }                                                                                                         \
+// Takes n elements of type T by indices of type I that have been checked. Element k is of the row that begins at rows[k].
+#define TAKE(T, I)                                                                                                                      \
+  static void take_##T##_##I(T *restrict out, const T *restrict in, const I *restrict index, const int64_t *restrict rows, int64_t n, \
+                             int64_t stride) {                                                                                          \
+    for (int64_t k = 0; k < n; k++) out[k] = in[rows[k] + index[k] * stride];                                                           \
   }
-ROWS(uint8_t, int32_t)
-ROWS(uint16_t, int32_t)
-ROWS(uint32_t, int32_t)
-ROWS(uint64_t, int32_t)
-ROWS(uint8_t, int64_t)
-ROWS(uint16_t, int64_t)
-ROWS(uint32_t, int64_t)
-ROWS(uint64_t, int64_t)
+TAKE(uint8_t, int32_t)
+TAKE(uint16_t, int32_t)
+TAKE(uint32_t, int32_t)
+TAKE(uint64_t, int32_t)
+TAKE(uint8_t, int64_t)
+TAKE(uint16_t, int64_t)
+TAKE(uint32_t, int64_t)
+TAKE(uint64_t, int64_t)
+#undef TAKE
 
 // Gathers short rows. Those that lie one after another in index and out are checked and gathered together.
 static void gather_short(gather_job *job, plait_cursor *c, int64_t rows) {
-  int64_t dtype = job->index->dtype, n = plait_walk_inner(&job->walk), is = plait_walk_step(&job->walk, 2), from[PLAITK_BLOCK];
+  const plait_walk *w = &job->walk;
+  int64_t dtype = job->index->dtype, n = plait_walk_inner(w), is = plait_walk_step(w, 2), most = TOGETHER / n, starts[TOGETHER];
+  // If rows of in are equally far apart too, all groups look alike.
+  bool even = w->ndim == 2 && w->stride[0][0] == n && w->stride[0][1] == n;
+  for (int64_t r = 0; even && r < plait_min64(rows, most); r++)
+    for (int64_t j = 0; j < n; j++) starts[r * n + j] = r * w->stride[0][2] + j * is;
   while (rows > 0) {
-    int64_t to = c->offset[0], at = c->offset[1], together = 0;
-    do {
-      from[together++] = c->offset[2];
-      plait_walk_next(&job->walk, c);
-    } while (--rows > 0 && together < PLAITK_BLOCK && c->offset[0] == to + together * n && c->offset[1] == at + together * n);
+    int64_t to = c->offset[0], at = c->offset[1], from = c->offset[2], together = 0;
+    if (even) {
+      together = plait_min64(rows, most);
+      for (int o = 0; o < 3; o++) c->offset[o] += together * w->stride[0][o];
+      rows -= together;
+    } else {
+      do {
+        for (int64_t j = 0; j < n; j++) starts[together * n + j] = c->offset[2] - from + j * is;
+        together++;
+        plait_walk_next(w, c);
+      } while (--rows > 0 && together < most && c->offset[0] == to + together * n && c->offset[1] == at + together * n);
+    }
     const char *index = job->index->data + at * plait_dtype_size(dtype);
     if (plaitk_indexing_outside(index, dtype, 1, together * n, job->limit, 0)) {
       atomic_store_explicit(&job->bad, true, memory_order_relaxed);
       return;
     }
-#define TAKE(T)                                                                                                     \
-  T *out = (T *)job->out->data + to;                                                                                \
-  const T *in = (const T *)job->in->data;                                                                           \
-  if (dtype == PLAIT_I32) rows_##T##_int32_t(out, in, (const int32_t *)index, from, together, n, job->stride, is);  \
-  else rows_##T##_int64_t(out, in, (const int64_t *)index, from, together, n, job->stride, is);
+#define GATHER(T)                                                                                                    \
+  T *out = (T *)job->out->data + to;                                                                               \
+  const T *in = (const T *)job->in->data + from;                                                                   \
+  if (dtype == PLAIT_I32) take_##T##_int32_t(out, in, (const int32_t *)index, starts, together * n, job->stride);  \
+  else take_##T##_int64_t(out, in, (const int64_t *)index, starts, together * n, job->stride);
     switch (plait_dtype_size(job->out->dtype)) {
       case 1: {
-        TAKE(uint8_t)
+        GATHER(uint8_t)
         break;
       }
       case 2: {
-        TAKE(uint16_t)
+        GATHER(uint16_t)
         break;
       }
       case 4: {
-        TAKE(uint32_t)
+        GATHER(uint32_t)
         break;
       }
       default: {
-        TAKE(uint64_t)
+        GATHER(uint64_t)
       }
     }
-#undef TAKE
+#undef GATHER
   }
 }
 

@@ -5,6 +5,19 @@
 #define CHUNK 32768
 #define EDGE 16 // columns beside the copied ones, on each side, whose sources are found once for all rows
 
+// Copies up to 64 bytes, by two copies of fixed sizes that may overlap.
+PLAIT_INLINE void copy_short(char *to, const char *from, int64_t bytes) {
+#define TWICE(N)                                                \
+  if (bytes >= N) {                                             \
+    char head[N], tail[N];                                      \
+    memcpy(head, from, N), memcpy(tail, from + bytes - N, N);   \
+    memcpy(to, head, N), memcpy(to + bytes - N, tail, N);       \
+    return;                                                     \
+  }
+  TWICE(32) TWICE(16) TWICE(8) TWICE(4) TWICE(2) TWICE(1)
+#undef TWICE
+}
+
 // Returns the input position of output position o in dimension d, or -1 for the constant.
 PLAIT_INLINE int64_t source_index(const plaitk_padding *p, int64_t mode, int d, int64_t o) {
   int64_t n = p->in[d], i = o - p->left[d];
@@ -65,7 +78,7 @@ typedef struct {
     int64_t in_rows = rows_of(p, p->in), out_rows = rows_of(p, p->out), out = p->out[d], lo, hi;                 \
     int64_t plane = first / out_rows, r = first % out_rows;                                                      \
     copied_columns(p, &lo, &hi);                                                                                 \
-    int64_t left[EDGE], right[EDGE];                                                                             \
+    int64_t left[EDGE], right[EDGE], copied = (hi - lo) * (int64_t)sizeof(S), skipped = lo - p->left[d];         \
     bool few = lo <= EDGE && out - hi <= EDGE;                                                                   \
     for (int64_t o = 0; few && o < lo; o++) left[o] = source_index(p, mode, d, o);                               \
     for (int64_t o = hi; few && o < out; o++) right[o - hi] = source_index(p, mode, d, o);                       \
@@ -82,7 +95,11 @@ typedef struct {
         int64_t i = few ? left[o] : source_index(p, mode, d, o);                                                 \
         y[o] = i < 0 ? value : from[i];                                                                          \
       }                                                                                                          \
-      if (hi > lo) memcpy(y + lo, from + (lo - p->left[d]), (size_t)(hi - lo) * sizeof(S));                      \
+      if (copied <= 64) {                                                                                        \
+        copy_short((char *)(y + lo), (const char *)(from + skipped), copied);                                    \
+      } else {                                                                                                   \
+        memcpy(y + lo, from + skipped, (size_t)copied);                                                          \
+      }                                                                                                          \
       for (int64_t o = hi; o < out; o++) {                                                                       \
         int64_t i = few ? right[o - hi] : source_index(p, mode, d, o);                                           \
         y[o] = i < 0 ? value : from[i];                                                                          \

@@ -1,5 +1,6 @@
 #include "softmax.h"
 
+#include "../../../include/plait_abreast.h"
 #include "../../../include/plait_lanes.h"
 #include "../../../include/plait_stream.h"
 #include "../../../include/plait_view.h"
@@ -18,6 +19,8 @@
 #define COLUMN_BLOCK 256
 #define WIDE_BLOCK 1024
 #define ENOUGH_BLOCKS 8
+// Columns as short as lines side by side may be are such lines if fewer are adjacent.
+#define NARROW 64
 // Elements in a chunk, at least.
 #define CHUNK_ELEMENTS 16384
 
@@ -41,6 +44,8 @@ struct softmax_args {
 #define PLAIT_TEMPLATE "../kernel/softmax/c/rows.h"
 #include "../../../include/plait_each_float.h"
 #define PLAIT_TEMPLATE "../kernel/softmax/c/columns.h"
+#include "../../../include/plait_each_float.h"
+#define PLAIT_TEMPLATE "../kernel/softmax/c/abreast.h"
 #include "../../../include/plait_each_float.h"
 
 static void run_rows(void *arg, int64_t chunk) {
@@ -71,10 +76,45 @@ static void run_columns(void *arg, int64_t chunk) {
   }
 }
 
+// run_abreast is for short lines: units are groups of them.
+static void run_abreast(void *arg, int64_t chunk) {
+  const struct softmax_args *a = arg;
+  int64_t size = plait_dtype_size(a->dtype), lines = a->outer * a->inner, group = PLAIT_ABREAST;
+  int64_t sizes[] = {a->outer, a->inner}, steps[] = {a->n * a->inner, 1};
+  struct plait_lines l = {.n = a->n, .stride = a->inner, .nk = a->inner == 1 ? 1 : 2, .size = sizes, .step = steps};
+  uint64_t in[PLAIT_ABREAST_BLOCK], dy[PLAIT_ABREAST_BLOCK], out[PLAIT_ABREAST_BLOCK];
+  int64_t last = plait_min64(lines, (chunk + 1) * a->per_chunk * group);
+  for (int64_t at = chunk * a->per_chunk * group; at < last; at += group) {
+    int64_t count = plait_min64(group, last - at), w = (count + LANES - 1) / LANES * LANES;
+    plait_abreast_load(in, a->in, &l, at, count, size);
+    if (a->dy) plait_abreast_load(dy, a->dy, &l, at, count, size);
+#define ABREAST(NAME)                                                     \
+  if (a->dy) {                                                            \
+    softmax_abreast_grad_##NAME((void *)in, (void *)dy, (void *)out, a->n, w, a->log); \
+  } else {                                                                \
+    softmax_abreast_##NAME((void *)in, (void *)out, a->n, w, a->log);     \
+  }
+    switch (a->dtype) {
+      case PLAIT_F16: ABREAST(f16) break;
+      case PLAIT_BF16: ABREAST(bf16) break;
+      case PLAIT_F32: ABREAST(f32) break;
+      default: ABREAST(f64)
+    }
+#undef ABREAST
+    plait_abreast_store(out, a->out, &l, at, count, size);
+  }
+}
+
 static void run(plait_pool *pool, struct softmax_args *a) {
   if (a->outer == 0 || a->n == 0 || a->inner == 0) return;
   int64_t units, size;
   a->stream = a->dy == NULL && a->in != a->out && a->outer * a->n * plait_dtype_size(a->dtype) >= PLAIT_STREAM_BYTES;
+  if (a->n <= PLAIT_ABREAST_N && a->inner < NARROW) {
+    units = plait_ceil_div(a->outer * a->inner, PLAIT_ABREAST);
+    a->per_chunk = plait_max64(1, CHUNK_ELEMENTS / (a->n * PLAIT_ABREAST));
+    plait_parallel(pool, plait_ceil_div(units, a->per_chunk), run_abreast, a);
+    return;
+  }
   if (a->inner == 1) {
     units = a->outer;
     size = a->n;
