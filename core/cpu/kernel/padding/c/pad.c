@@ -59,6 +59,14 @@ static int64_t rows_of(const plaitk_padding *p, const int64_t *sizes) {
   return n;
 }
 
+// whole_rows reports whether only columns are padded.
+static bool whole_rows(const plaitk_padding *p) {
+  for (int64_t d = 0; d + 1 < p->nd; d++) {
+    if (p->left[d] != 0 || p->in[d] != p->out[d]) return false;
+  }
+  return true;
+}
+
 typedef struct {
   const plaitk_padding *p;
   uint64_t value;
@@ -83,6 +91,15 @@ typedef struct {
     for (int64_t o = 0; few && o < lo; o++) left[o] = source_index(p, mode, d, o);                               \
     for (int64_t o = hi; few && o < out; o++) right[o - hi] = source_index(p, mode, d, o);                       \
     y += first * out;                                                                                            \
+    if (mode == PAD_CONSTANT && copied <= 64 && in_rows == out_rows && whole_rows(p)) {                          \
+      x += first * p->in[d] + skipped;                                                                           \
+      for (int64_t n = first; n < last;) {                                                                       \
+        int64_t end = n + 64 < last ? n + 64 : last;                                                             \
+        for (int64_t o = 0; o < (end - n) * out; o++) y[o] = value;                                              \
+        for (; n < end; n++, x += p->in[d], y += out) copy_short((char *)(y + lo), (const char *)x, copied);     \
+      }                                                                                                          \
+      return;                                                                                                    \
+    }                                                                                                            \
     for (int64_t n = first; n < last; n++, y += out) {                                                           \
       int64_t row = source_row(p, r), at = plane * in_rows + row;                                                \
       if (++r == out_rows) r = 0, plane++;                                                                       \
