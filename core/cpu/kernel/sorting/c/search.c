@@ -1,7 +1,7 @@
 // Binary search without branches on elements.
 #include "sorting.h"
 
-enum { CHUNK = 1 << 12, TOGETHER = 8 };
+enum { CHUNK = 1 << 10, TOGETHER = 8 };
 
 struct job {
   const struct plaitk_search *s;
@@ -11,21 +11,36 @@ struct job {
 // Finds for each of `count` <= TOGETHER values the first position whose element is not less, or with RIGHT greater. Elements compare as numbers
 // of type K, which OF gives. The steps of a search depend on the length of the sequence alone, so that several go on at a time and none has a
 // branch on elements.
-#define SEARCH_SIDE(NAME, T, K, OF, SIDE, BELOW)                                                          \
-  static void search_##NAME##_##SIDE(int64_t n, const T *sequence, const int64_t *sorter, const T *values, \
-                                     int64_t count, int64_t *at) {                                        \
-    K keys[TOGETHER];                                                                                     \
-    for (int l = 0; l < TOGETHER; l++) keys[l] = OF(values[l < count ? l : 0]), at[l] = 0;                \
-    while (n > 0) {                                                                                       \
-      int64_t half = n == 1 ? 1 : n / 2;                                                                  \
-      for (int l = 0; l < TOGETHER; l++) {                                                                \
-        int64_t i = at[l] + half - 1;                                                                     \
-        K element = OF(sequence[sorter == NULL ? i : sorter[i]]);                                         \
-        at[l] += half & -(int64_t)(element BELOW keys[l]);                                                \
-      }                                                                                                   \
-      n -= half;                                                                                          \
-    }                                                                                                     \
+#define SEARCH_SIDE(NAME, T, K, OF, SIDE, BELOW)                                                                      \
+  static void search_##NAME##_##SIDE(int64_t n, const T *sequence, const int64_t *sorter, const T *values,            \
+                                     int64_t count, int64_t *at) {                                                    \
+    K keys[TOGETHER];                                                                                                 \
+    for (int l = 0; l < TOGETHER; l++) keys[l] = OF(values[l < count ? l : 0]), at[l] = 0;                            \
+    if (sorter == NULL) {                                                                                             \
+      EACH_LANE(LANE_BEGINS, T, K, OF, BELOW)                                                                         \
+      for (int64_t half = n / 2; n > 0; n -= half, half = n / 2) {                                                    \
+        if (n == 1) half = 1;                                                                                         \
+        EACH_LANE(LANE_STEPS, T, K, OF, BELOW)                                                                        \
+      }                                                                                                               \
+      EACH_LANE(LANE_ENDS, T, K, OF, BELOW)                                                                           \
+      return;                                                                                                         \
+    }                                                                                                                 \
+    while (n > 0) {                                                                                                   \
+      int64_t half = n == 1 ? 1 : n / 2;                                                                              \
+      for (int l = 0; l < TOGETHER; l++)                                                                              \
+        at[l] += half & -(int64_t)(OF(sequence[sorter[at[l] + half - 1]]) BELOW keys[l]);                             \
+      n -= half;                                                                                                      \
+    }                                                                                                                 \
   }
+
+// Each search has names of its own of its own, so that they stay in registers; arrays of them would be vectors, to which elements are gathered slowly.
+#define EACH_LANE(F, ...) \
+  F(0, __VA_ARGS__) F(1, __VA_ARGS__) F(2, __VA_ARGS__) F(3, __VA_ARGS__) F(4, __VA_ARGS__) F(5, __VA_ARGS__) F(6, __VA_ARGS__) F(7, __VA_ARGS__)
+#define LANE_BEGINS(L, T, K, OF, BELOW) \
+  const T *at##L = sequence;            \
+  const K key##L = keys[L];
+#define LANE_STEPS(L, T, K, OF, BELOW) at##L += half & -(int64_t)(OF(at##L[half - 1]) BELOW key##L);
+#define LANE_ENDS(L, T, K, OF, BELOW) at[L] = at##L - sequence;
 
 // NaN is the largest: no element comes before it in the comparisons above, where all but other NaNs do.
 #define SEARCH(NAME, T, K, OF)                                                                                 \
