@@ -1,3 +1,4 @@
+#include "../include/plait_transpose.h"
 #include "gemm.h"
 
 // Batches of tiny products, such as rotations of points, and products of many short rows. Several products are computed abreast: element
@@ -14,9 +15,26 @@ typedef struct places {
   typedef T T##_lanes __attribute__((vector_size(VECTOR)));                                                           \
   enum { T##_LANES = VECTOR / sizeof(T) };                                                                            \
                                                                                                                       \
+  /* Reads one row of each product, contiguous and at equal distances, by transposes of blocks. */                    \
+  PLAIT_INLINE void T##_turn(T##_lanes *to, const T *from, int64_t apart, int64_t n) {                                 \
+    enum { L = 16 / sizeof(T) };                                                                                      \
+    for (int l = 0; l < T##_LANES; l += L) {                                                                          \
+      for (int64_t j = 0; j < n; j += L) {                                                                            \
+        if (j + L > n) j = n - L;                                                                                     \
+        T##_TURN((char *)(to + j) + l * sizeof(T), VECTOR, (const char *)(from + l * apart + j), apart * sizeof(T));  \
+      }                                                                                                               \
+    }                                                                                                                 \
+  }                                                                                                                   \
+                                                                                                                      \
   /* Reads one matrix of each product. */                                                                             \
   PLAIT_INLINE void T##_read(T##_lanes *to, const T *from, const int64_t *at, int64_t rows, int64_t cols, int64_t row, \
                              int64_t col) {                                                                           \
+    bool even = rows == 1 && col == 1 && cols >= (int64_t)(16 / sizeof(T));                                           \
+    for (int l = 2; l < T##_LANES; l++) even &= at[l] - at[l - 1] == at[1] - at[0];                                   \
+    if (even) {                                                                                                       \
+      T##_turn(to, from + at[0], at[1] - at[0], cols);                                                                \
+      return;                                                                                                         \
+    }                                                                                                                 \
     const T *p[T##_LANES];                                                                                            \
     for (int l = 0; l < T##_LANES; l++) p[l] = from + at[l];                                                          \
     for (int64_t i = 0; i < rows; i++) {                                                                              \
@@ -53,6 +71,8 @@ typedef struct places {
     }                                                                                                                 \
   }
 
+#define float_TURN plait_transpose_block4
+#define double_TURN plait_transpose_block8
 TINY(float)
 TINY(double)
 
@@ -96,11 +116,16 @@ void gemm_tiny(const plaitk_gemm *g, int dims, const plaitk_gemm_dim *dim, int64
   for (int64_t at = first; at < end; at += lanes) {
     places p;
     int64_t count = min64(lanes, end - at);
-    for (int l = 0; l < lanes; l++) {
-      p.a[l] = w.a, p.b[l] = w.b, p.c[l] = w.c;
-      if (l + 1 < count) step(&w);  // lanes that are not wanted repeat the last product
+    if (dims == 1 && count == lanes) {
+      for (int l = 0; l < lanes; l++) p.a[l] = w.a + l * dim->a, p.b[l] = w.b + l * dim->b, p.c[l] = w.c + l * dim->c;
+      w.a += lanes * dim->a, w.b += lanes * dim->b, w.c += lanes * dim->c;
+    } else {
+      for (int l = 0; l < lanes; l++) {
+        p.a[l] = w.a, p.b[l] = w.b, p.c[l] = w.c;
+        if (l + 1 < count) step(&w);  // lanes that are not wanted repeat the last product
+      }
+      step(&w);
     }
-    step(&w);
     (g->in == PLAIT_F32 ? float_abreast : double_abreast)(g, &p, count, shared);
   }
 }
