@@ -5,6 +5,7 @@
 #define TINY_OPS (1 << 18)   // multiplications up to which a product of a batch runs on one thread
 #define SMALL_OPS (4 << 20)  // the same, if the batch has at least MANY products
 #define MANY 16
+#define SHORT_DOT 4           // elements of rows whose products with a vector are tiny products, at most
 #define CHUNK_OPS (1 << 16)  // multiplications of a chunk, at least
 
 typedef struct batch {
@@ -60,11 +61,11 @@ static void join_rows(batch *b) {
   }
 }
 
-// A product of many short rows by a tiny B becomes a batch with a product for each row.
+// A product of many short rows by a tiny B becomes a batch with a product for each row. Long rows by a vector are dot products.
 static void split_rows(batch *b) {
   plaitk_gemm row = b->g;
   row.m = 1;
-  if (b->products != 1 || b->g.m < MANY || !gemm_is_tiny(&row)) return;
+  if (b->products != 1 || b->g.m < MANY || !gemm_is_tiny(&row) || (row.n == 1 && row.k > SHORT_DOT)) return;
   b->dims = 1;
   b->dim[0] = (plaitk_gemm_dim){b->g.m, b->g.a_row, 0, b->g.c_row};
   b->products = b->g.m;

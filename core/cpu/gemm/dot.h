@@ -1,7 +1,35 @@
 // Dot products: part of tile.h.
 
+typedef T NAME(four) __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+
+// Sets sums to those of the lanes of four vectors, each by halves.
+LOCAL void NAME(fold)(NAME(four) *sums, V a, V b, V c, V d) {
+#if LANES == 2
+  V s = __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3);
+  V t = __builtin_shufflevector(c, d, 0, 2) + __builtin_shufflevector(c, d, 1, 3);
+  *sums = __builtin_shufflevector(s, t, 0, 1, 2, 3);
+#else
+#if LANES == 16
+#define HALVES(x) (__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15))
+#else
+#define HALVES(x) (x)
+#endif
+#if LANES >= 8
+#define QUARTERS(x) (__builtin_shufflevector(HALVES(x), HALVES(x), 0, 1, 2, 3) + __builtin_shufflevector(HALVES(x), HALVES(x), 4, 5, 6, 7))
+#else
+#define QUARTERS(x) (x)
+#endif
+  NAME(four) p = QUARTERS(a), q = QUARTERS(b), r = QUARTERS(c), s = QUARTERS(d);
+  NAME(four) pq = __builtin_shufflevector(p, q, 0, 4, 1, 5) + __builtin_shufflevector(p, q, 2, 6, 3, 7);
+  NAME(four) rs = __builtin_shufflevector(r, s, 0, 4, 1, 5) + __builtin_shufflevector(r, s, 2, 6, 3, 7);
+  *sums = __builtin_shufflevector(pq, rs, 0, 1, 4, 5) + __builtin_shufflevector(pq, rs, 2, 3, 6, 7);
+#undef HALVES
+#undef QUARTERS
+#endif
+}
+
 // Adds to out[i * out_row + j] the dot product of row i of A and line j of B. All are contiguous along K. Each dot
-// product has LANES * chains accumulators, which are added pairwise; the rest of K follows.
+// product has LANES * chains accumulators, which are added pairwise in the end.
 LOCAL void NAME(dots)(const int rows, const int lines, const int chains, int64_t k, const T *restrict a, int64_t a_row,
                       const T *restrict b, int64_t b_line, T *restrict out, int64_t out_row) {
   V acc[4][4][4];
@@ -26,20 +54,24 @@ LOCAL void NAME(dots)(const int rows, const int lines, const int chains, int64_t
       }
     }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < rows; i++) {
+  for (; p < k; p += LANES) {
+    int64_t left = k - p < LANES ? k - p : LANES;
 #pragma GCC unroll 4
     for (int j = 0; j < lines; j++) {
-      V v = acc[i][j][0];
-      if (chains == 4) v = (v + acc[i][j][1]) + (acc[i][j][2] + acc[i][j][3]);
-      T lane[LANES];
-      memcpy(lane, &v, sizeof v);
-      for (int half = LANES / 2; half > 0; half /= 2) {
-        for (int q = 0; q < half; q++) lane[q] += lane[q + half];
-      }
-      T rest = 0;
-      for (int64_t q = p; q < k; q++) rest += a[i * a_row + q] * b[j * b_line + q];
-      out[i * out_row + j] += lane[0] + rest;
+      V y = NAME(load_part)(b + j * b_line + p, left);
+#pragma GCC unroll 4
+      for (int i = 0; i < rows; i++) acc[i][j][0] += NAME(load_part)(a + i * a_row + p, left) * y;
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < rows; i++) {
+    NAME(four) sums;
+    if (lines == 4) {
+      NAME(fold)(&sums, acc[i][0][0], acc[i][1][0], acc[i][2][0], acc[i][3][0]);
+      *(NAME(four) *)(out + i * out_row) += sums;
+    } else {
+      NAME(fold)(&sums, acc[i][0][0], acc[i][0][1], acc[i][0][2], acc[i][0][3]);
+      out[i * out_row] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
   }
 }
