@@ -11,11 +11,21 @@ typedef struct {
   atomic_bool bad;
 } gather_job;
 
-// Takes n elements of type T by indices of type I that have been checked. Element k is of the row that begins at rows[k].
-#define TAKE(T, I)                                                                                                                      \
-  static void take_##T##_##I(T *restrict out, const T *restrict in, const I *restrict index, const int64_t *restrict rows, int64_t n, \
-                             int64_t stride) {                                                                                          \
-    for (int64_t k = 0; k < n; k++) out[k] = in[rows[k] + index[k] * stride];                                                           \
+// Takes n elements of type T by indices of type I that have been checked. Element k is of the row that begins at rows[k], or without rows
+// at k * step.
+#define TAKE(T, I)                                                                                                  \
+  static void take_##T##_##I(void *restrict to, const void *restrict from, const void *restrict indices,            \
+                             const int64_t *restrict rows, int64_t step, int64_t n, int64_t stride) {               \
+    T *restrict out = to;                                                                                           \
+    const T *restrict in = from;                                                                                    \
+    const I *restrict index = indices;                                                                              \
+    if (rows != NULL) {                                                                                             \
+      for (int64_t k = 0; k < n; k++) out[k] = in[rows[k] + index[k] * stride];                                     \
+    } else if (stride == 1 && step == 0) {                                                                          \
+      for (int64_t k = 0; k < n; k++) out[k] = in[index[k]];                                                        \
+    } else {                                                                                                        \
+      for (int64_t k = 0; k < n; k++) out[k] = in[k * step + index[k] * stride];                                    \
+    }                                                                                                               \
   }
 TAKE(uint8_t, int32_t)
 TAKE(uint16_t, int32_t)
@@ -27,10 +37,26 @@ TAKE(uint32_t, int64_t)
 TAKE(uint64_t, int64_t)
 #undef TAKE
 
+// Takes n elements at contiguous indices, or finds that one of these is bad. Offsets are in elements.
+static bool take(gather_job *job, int64_t to, int64_t from, int64_t at, const int64_t *rows, int64_t step, int64_t n) {
+  static void (*const takes[2][4])(void *, const void *, const void *, const int64_t *, int64_t, int64_t, int64_t) = {
+      {take_uint8_t_int32_t, take_uint16_t_int32_t, take_uint32_t_int32_t, take_uint64_t_int32_t},
+      {take_uint8_t_int64_t, take_uint16_t_int64_t, take_uint32_t_int64_t, take_uint64_t_int64_t}};
+  int64_t size = plait_dtype_size(job->out->dtype), dtype = job->index->dtype;
+  const char *index = job->index->data + at * plait_dtype_size(dtype);
+  if (plaitk_indexing_outside(index, dtype, 1, n, job->limit, 0)) {
+    atomic_store_explicit(&job->bad, true, memory_order_relaxed);
+    return false;
+  }
+  takes[dtype == PLAIT_I64][__builtin_ctzll((uint64_t)size)](job->out->data + to * size, job->in->data + from * size, index, rows, step, n,
+                                                             job->stride);
+  return true;
+}
+
 // Gathers short rows. Those that lie one after another in index and out are checked and gathered together.
 static void gather_short(gather_job *job, plait_cursor *c, int64_t rows) {
   const plait_walk *w = &job->walk;
-  int64_t dtype = job->index->dtype, n = plait_walk_inner(w), is = plait_walk_step(w, 2), most = TOGETHER / n, starts[TOGETHER];
+  int64_t n = plait_walk_inner(w), is = plait_walk_step(w, 2), most = TOGETHER / n, starts[TOGETHER];
   // If rows of in are equally far apart too, all groups look alike.
   bool even = w->ndim == 2 && w->stride[0][0] == n && w->stride[0][1] == n;
   for (int64_t r = 0; even && r < plait_min64(rows, most); r++)
@@ -48,34 +74,7 @@ static void gather_short(gather_job *job, plait_cursor *c, int64_t rows) {
         plait_walk_next(w, c);
       } while (--rows > 0 && together < most && c->offset[0] == to + together * n && c->offset[1] == at + together * n);
     }
-    const char *index = job->index->data + at * plait_dtype_size(dtype);
-    if (plaitk_indexing_outside(index, dtype, 1, together * n, job->limit, 0)) {
-      atomic_store_explicit(&job->bad, true, memory_order_relaxed);
-      return;
-    }
-#define GATHER(T)                                                                                                    \
-  T *out = (T *)job->out->data + to;                                                                               \
-  const T *in = (const T *)job->in->data + from;                                                                   \
-  if (dtype == PLAIT_I32) take_##T##_int32_t(out, in, (const int32_t *)index, starts, together * n, job->stride);  \
-  else take_##T##_int64_t(out, in, (const int64_t *)index, starts, together * n, job->stride);
-    switch (plait_dtype_size(job->out->dtype)) {
-      case 1: {
-        GATHER(uint8_t)
-        break;
-      }
-      case 2: {
-        GATHER(uint16_t)
-        break;
-      }
-      case 4: {
-        GATHER(uint32_t)
-        break;
-      }
-      default: {
-        GATHER(uint64_t)
-      }
-    }
-#undef GATHER
+    if (!take(job, to, from, at, starts, 0, together * n)) return;
   }
 }
 
@@ -96,6 +95,10 @@ static void gather_chunk(void *arg, int64_t chunk) {
     int64_t end = plait_min64(n, (segment + 1) * SEGMENT);
     for (int64_t i = segment * SEGMENT; i < end; i += PLAITK_BLOCK) {
       int64_t count = plait_min64(PLAITK_BLOCK, end - i);
+      if (os == 1 && xs == 1) {
+        if (!take(job, c.offset[0] + i, c.offset[2] + i * is, c.offset[1] + i, NULL, is, count)) return;
+        continue;
+      }
       const char *index = job->index->data + (c.offset[1] + i * xs) * index_size;
       if (plaitk_indexing_offsets(offsets, false, index, job->index->dtype, xs, count, job->limit, false, job->stride, is)) {
         atomic_store_explicit(&job->bad, true, memory_order_relaxed);
