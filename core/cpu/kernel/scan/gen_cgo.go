@@ -3,7 +3,7 @@
 package scan
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0xbd9cd132
+#cgo CFLAGS: -DPLAIT_HEADERS=0xa9818e07
 #cgo noescape plaitk_scan_linear
 #cgo nocallback plaitk_scan_linear
 #cgo noescape plaitk_scan_run

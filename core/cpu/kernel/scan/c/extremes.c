@@ -96,7 +96,7 @@ FLOATS(bf16, uint16_t, float, LOAD_BF16, STORE_BF16)
 FLOATS(f32, float, float, LOAD_SAME, STORE_SAME)
 FLOATS(f64, double, double, LOAD_SAME, STORE_SAME)
 
-#define LEAF(name) {name##_rows, name##_columns}
+#define LEAF(name) {name##_rows, name##_columns, NULL}
 const struct scan_leaves *plaitk_scan_extremes(int op, int dtype) {
   static const struct scan_leaves maxima[] = {PLAIT_BY_DTYPE(LEAF, max)}, minima[] = {PLAIT_BY_DTYPE(LEAF, min)};
   return op == SCAN_MAX ? &maxima[dtype] : &minima[dtype];

@@ -72,7 +72,7 @@ LOGSUMEXP_LEAVES(logsumexp_bf16, uint16_t, float, LOAD_BF16, STORE_BF16)
 LOGSUMEXP_LEAVES(logsumexp_f32, float, float, LOAD_SAME, STORE_SAME)
 LOGSUMEXP_LEAVES(logsumexp_f64, double, double, LOAD_SAME, STORE_SAME)
 
-#define LEAF(name) {name##_rows, name##_columns}
+#define LEAF(name) {name##_rows, name##_columns, NULL}
 
 const struct scan_leaves *plaitk_scan_logsumexp(int dtype) {
   static const struct scan_leaves leaves[] = {LEAF(logsumexp_f16), LEAF(logsumexp_bf16), LEAF(logsumexp_f32),

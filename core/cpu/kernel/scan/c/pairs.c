@@ -143,7 +143,7 @@ COLUMNS(prod_double, double)
 
 // Columns of sums are those of the parts.
 const struct scan_leaves *plaitk_scan_pairs(int op, int dtype) {
-  static const struct scan_leaves leaves[2][2] = {{{sum_float_rows, NULL}, {sum_double_rows, NULL}},
-                                                  {{prod_float_rows, prod_float_columns}, {prod_double_rows, prod_double_columns}}};
+  static const struct scan_leaves leaves[2][2] = {{{sum_float_rows, NULL, NULL}, {sum_double_rows, NULL, NULL}},
+                                                  {{prod_float_rows, prod_float_columns, NULL}, {prod_double_rows, prod_double_columns, NULL}}};
   return &leaves[op == SCAN_PROD][dtype == PLAIT_F64];
 }

@@ -5,7 +5,7 @@
 
 struct job {
   const struct plaitk_scan *s;
-  scan_leaf fn;
+  scan_leaf fn, few;
   int64_t in_size, out_size;
   int64_t from, count; // the pieces of a line that are scanned
   bool totals;         // this is the first of two passes
@@ -174,6 +174,13 @@ static void abreast_chunk(void *arg, int64_t chunk) {
   for (int64_t g = chunk * s->unit; g < last; g++) {
     int64_t line = g * PLAIT_ABREAST;
     p.lines = min64(PLAIT_ABREAST, s->lines - line);
+    if (j->few != NULL) {
+      struct scan_part few = {.n = s->n, .lines = p.lines, .in_line = s->kin[0], .out_line = s->kout[0], .s = p.s};
+      set_addresses(j, &few, line, 0);
+      init(s, p.s, 1);
+      j->few(&few);
+      continue;
+    }
     plait_abreast_load(in, first_in, &from, line, p.lines, j->in_size);
     init(s, p.s, p.lines);
     j->fn(&p);
@@ -226,6 +233,8 @@ int64_t plaitk_scan_run(plait_pool *pool, const struct plaitk_scan *s) {
   j.out_size = is_sum(s) && !plait_is_float(s->dtype) ? 8 : j.in_size;
   int64_t units = (s->groups + s->unit - 1) / s->unit;
   if (s->abreast) j.fn = leaves->columns;
+  // Transposes of so few elements of 8 bytes are not worth it.
+  if (s->nk == 1 && s->in_stride == 1 && s->out_stride == 1 && j.in_size == 8) j.few = leaves->few;
   if (s->pieces == 1) {
     plait_parallel(pool, units, s->abreast ? abreast_chunk : lines_chunk, &j);
     return 0;

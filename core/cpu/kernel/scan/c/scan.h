@@ -61,9 +61,10 @@ struct scan_part {
 
 typedef void (*scan_leaf)(const struct scan_part *p);
 
-// rows takes up to SCAN_LINES lines; columns takes up to SCAN_WIDTH lines with in_line = out_line = 1.
+// rows takes up to SCAN_LINES lines; columns takes up to SCAN_WIDTH lines with in_line = out_line = 1. few, if it is there, takes short lines
+// whose elements are adjacent, and leaves no states.
 struct scan_leaves {
-  scan_leaf rows, columns;
+  scan_leaf rows, columns, few;
 };
 
 const struct scan_leaves *plaitk_scan_sums(int op, int dtype);

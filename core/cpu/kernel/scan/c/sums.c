@@ -36,6 +36,18 @@
     }                                                                                                           \
     for (int64_t k = 0; k < p.lines; k++) state[k] = acc[k];                                                    \
   }                                                                                                             \
+  static void NAME##_few(const struct scan_part *p) {                                                           \
+    const T *in = p->in;                                                                                        \
+    O *out = p->out;                                                                                            \
+    C first = *(const C *)p->s.a;                                                                               \
+    for (int64_t k = 0, n = p->n; k < p->lines; k++, in += p->in_line, out += p->out_line) {                    \
+      C a = first;                                                                                              \
+      for (int64_t i = 0; i < n; i++) {                                                                         \
+        a = OP(a, (C)LOAD(in[i]));                                                                              \
+        out[i] = (O)STORE(a);                                                                                   \
+      }                                                                                                         \
+    }                                                                                                           \
+  }                                                                                                             \
   PLAIT_CLONES static void NAME##_columns(const struct scan_part *p) {                                          \
     C acc[SCAN_WIDTH];                                                                                          \
     memcpy(acc, p->s.a, (size_t)p->lines * sizeof(C));                                                          \
@@ -74,7 +86,7 @@ BOTH(bf16, uint16_t, double, uint16_t, LOAD_BF16, STORE_BF16)
 BOTH(f32, float, double, float, LOAD_SAME, STORE_SAME)
 BOTH(f64, double, double, double, LOAD_SAME, STORE_SAME)
 
-#define LEAF(name) {name##_rows, name##_columns}
+#define LEAF(name) {name##_rows, name##_columns, name##_few}
 const struct scan_leaves *plaitk_scan_sums(int op, int dtype) {
   static const struct scan_leaves sums[] = {PLAIT_BY_DTYPE(LEAF, sum)};
   static const struct scan_leaves prods[] = {PLAIT_BY_DTYPE(LEAF, prod)};
