@@ -16,7 +16,7 @@ import (
 // gradients of sampled grids and of distances and the largest rows of bags of other kernels, and the host does the work of the others.
 var lacking = []core.KernelID{contract.LinalgLstSq, contract.LinalgComplex, contract.LinalgGeqrf, contract.LinalgLDL, contract.ComplexProd,
 	contract.ComplexCumProd, contract.ComplexLinearScan,
-	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad, contract.BagMax, contract.PairNormsGrad, contract.Poisson}
+	contract.ComplexMatMul, contract.Dot, contract.CTCLoss, contract.CTCLossBackward, contract.GridSampleGrad, contract.BagMax, contract.PairNormsGrad, contract.Poisson, contract.LinalgCross}
 
 func TestContractsHaveKernels(t *testing.T) {
 	for _, k := range contract.Kernels() {

@@ -19,7 +19,7 @@ func TestGPUHasEveryKernel(t *testing.T) {
 	// other kernels; the host factorises matrices of complex numbers, and symmetric ones, and finds reflections;
 	// products of complex numbers, running ones too, are those of pairs, dot products are matrix products, and the CTC loss is made of other
 	// kernels, and so are gradients of distances.
-	otherwise := []string{"bag_max", "combine", "complex_cumprod", "complex_linear_scan", "complex_matmul", "complex_prod", "ctc_loss", "ctc_loss_backward", "dot", "grid_sample_grad", "linalg_lstsq", "linalg_complex", "linalg_geqrf", "linalg_ldl", "pair_norms_grad", "poisson"}
+	otherwise := []string{"bag_max", "combine", "complex_cumprod", "complex_linear_scan", "complex_matmul", "complex_prod", "ctc_loss", "ctc_loss_backward", "dot", "grid_sample_grad", "linalg_lstsq", "linalg_complex", "linalg_geqrf", "linalg_ldl", "pair_norms_grad", "poisson", "linalg_cross"}
 	for id, name := range core.KernelNames() {
 		if k := core.KernelID(id); cpu.Supports(k) && !d.Supports(k) && !strings.HasSuffix(name, ".f64") && !slices.Contains(otherwise, name) {
 			lacking = append(lacking, name)

@@ -4,6 +4,8 @@ import "github.com/plait-ml/plait/core"
 
 // Matrices are contiguous, in float32 or float64, with any batch dimensions in front; those of [LinalgComplex] are complex.
 var (
+	// LinalgCross writes the cross products of the vectors of 3 elements along a dimension of x and z, contiguous floats of one dtype and shape.
+	LinalgCross = declare(Contract{Name: "linalg_cross", Outs: "y", Ins: "x z", Ints: "dim"})
 	// LinalgSolve writes X, the solution of A X = B; without B, the inverse of A.
 	LinalgSolve = declare(Contract{Name: "linalg_solve", Outs: "x", Ins: "a b?"})
 	// LinalgDet writes determinants, their signs, and the logarithms of their absolute values.

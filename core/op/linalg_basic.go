@@ -1,6 +1,9 @@
 package op
 
-import "github.com/plait-ml/plait/core"
+import (
+	"github.com/plait-ml/plait/core"
+	"github.com/plait-ml/plait/core/contract"
+)
 
 // Trace returns the sum of the diagonal of a matrix.
 func Trace(x *core.Tensor) *core.Tensor {
@@ -29,10 +32,39 @@ func Cross(x, y *core.Tensor, dim int) *core.Tensor {
 	if op.err == nil && (len(shape) == 0 || x.Size(dim-len(shape)) != 3 || y.Size(dim-len(shape)) != 3) {
 		op.failf(core.ShapeError, "want size 3 along dimension %d, got %s", dim, shapes(x, y))
 	}
+	if op.err == nil && x.DType().IsFloat() && x.DType() == y.DType() && x.Device().HostAccessible() {
+		return op.cross(x, y, shape, dim)
+	}
 	return op.compose(func() *core.Tensor {
 		turn := func(t *core.Tensor, n int) *core.Tensor { return Roll(Expand(t, shape...), []int{-n}, []int{dim}) }
 		return Sub(Mul(turn(x, 1), turn(y, 2)), Mul(turn(x, 2), turn(y, 1)))
 	})
+}
+
+// cross launches the kernel, which CPUs have, for tensors of one floating dtype.
+func (op *opContext) cross(x, y *core.Tensor, shape []int, dim int) *core.Tensor {
+	out := op.out(x.DType(), shape)
+	left, right := op.dense(op.own(op.repeated(x, shape))), op.dense(op.own(op.repeated(y, shape)))
+	if op.err != nil {
+		return op.fail()
+	}
+	op.launch(op.call(contract.LinalgCross).Out(out).In(left).In(right).Int(int64(dim)))
+	if op.grad {
+		n := op.node(crossDeriv, x, y).Save(x, y)
+		n.Ints = []int{dim - len(shape)}
+		op.attach(n, out)
+	}
+	return op.done(out)
+}
+
+func crossDeriv(ctx *core.BackwardContext) {
+	x, y, g, dim := ctx.Saved(0), ctx.Saved(1), ctx.Grad(), ctx.Node.Ints[0]
+	if ctx.Needs(0) {
+		ctx.Set(0, sumTo(Cross(y, g, dim), ctx.InputShape(0)))
+	}
+	if ctx.Needs(1) {
+		ctx.Set(1, sumTo(Cross(g, x, dim), ctx.InputShape(1)))
+	}
 }
 
 // Vander returns the matrix whose columns are the powers of a vector, n of them, from the highest to 0 or, with increasing,

@@ -3,7 +3,9 @@
 package linalg
 
 /*
-#cgo CFLAGS: -DPLAIT_HEADERS=0x2d8b8506
+#cgo CFLAGS: -DPLAIT_HEADERS=0xbecc198b
+#cgo noescape plaitk_linalg_cross
+#cgo nocallback plaitk_linalg_cross
 #cgo noescape plaitk_linalg_permutation
 #cgo nocallback plaitk_linalg_permutation
 #cgo noescape plaitk_linalg_run

@@ -38,6 +38,18 @@ func init() {
 		return run(ctx, c, complexOperations[a.Operation], &a)
 	})
 	kernel.Register(contract.LinalgPermutation, permutation)
+	kernel.Register(contract.LinalgCross, cross)
+}
+
+func cross(ctx *kernel.Context, c *core.Call) error {
+	x, z, y := &c.Ins[0], &c.Ins[1], &c.Outs[0]
+	if d := x.DType; !d.IsFloat() || z.DType != d || y.DType != d {
+		return core.Errorf(core.DTypeError, c.Op, "got operands of %v, %v and %v, want floats of one dtype", d, z.DType, y.DType)
+	}
+	dim := contract.Dim(c)
+	C.plaitk_linalg_cross((*C.plait_pool)(ctx.Pool), C.int32_t(x.DType), x.Ptr(), z.Ptr(), y.Ptr(), C.int64_t(core.Numel(x.Shape[:dim])),
+		C.int64_t(core.Numel(x.Shape[dim+1:])))
+	return nil
 }
 
 // run runs an operation on matrices, which are complex if attributes are given: their parts are a dimension more.

@@ -49,6 +49,9 @@ int64_t plaitk_linalg_scratch(const plait_pool *pool, const struct plaitk_linalg
 // plaitk_linalg_run returns a status. at[0] is the index of the first matrix that failed, and at[1] its row, counted from 1, where it did.
 int32_t plaitk_linalg_run(plait_pool *pool, const struct plaitk_linalg *l, int64_t at[2]);
 
+// plaitk_linalg_cross writes y, the cross products along the middle dimension of contiguous x and z [outer, 3, inner], of a floating dtype.
+void plaitk_linalg_cross(plait_pool *pool, int32_t dtype, const void *x, const void *z, void *y, int64_t outer, int64_t inner);
+
 // plaitk_linalg_permutation writes the source of each of m rows, for each of `batch` lists of k exchanges. It returns
 // the index of the first exchange with a row out of range, or -1.
 int64_t plaitk_linalg_permutation(int64_t batch, int64_t k, int64_t m, const int32_t *pivots, int64_t *rows);
