@@ -1,6 +1,11 @@
 // Binary search without branches on elements.
 #include "sorting.h"
 
+#if !defined(PLAIT_BASELINE) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define GATHERS 1
+#include <immintrin.h>
+#endif
+
 enum { CHUNK = 1 << 10, TOGETHER = 8 };
 
 struct job {
@@ -77,6 +82,39 @@ SEARCH(bf16, uint16_t, uint32_t, key_bf16)
 SEARCH(f32, float, float, ITSELF)
 SEARCH(f64, double, double, ITSELF)
 
+#ifdef GATHERS
+// Searches for groups of 32 values in vectors, and returns how many values it has found places for: it stops at a group with a NaN.
+__attribute__((target("avx512f"))) static int64_t search_vectors(const struct plaitk_search *s, const float *sequence, const float *values,
+                                                                  int64_t count, void *out) {
+  int64_t i = 0;
+  for (; i + 32 <= count; i += 32) {
+    __m512 key[2] = {_mm512_loadu_ps(values + i), _mm512_loadu_ps(values + i + 16)};
+    if (_mm512_cmp_ps_mask(key[0], key[0], _CMP_UNORD_Q) | _mm512_cmp_ps_mask(key[1], key[1], _CMP_UNORD_Q)) return i;
+    __m512i at[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    for (int64_t n = s->n; n > 0;) {
+      int64_t half = n == 1 ? 1 : n / 2;
+      __m512i step = _mm512_set1_epi32((int32_t)half);
+      for (int v = 0; v < 2; v++) {
+        __m512 element = _mm512_i32gather_ps(at[v], sequence + half - 1, 4);
+        __mmask16 before = s->right ? _mm512_cmp_ps_mask(element, key[v], _CMP_LE_OQ) : _mm512_cmp_ps_mask(element, key[v], _CMP_LT_OQ);
+        at[v] = _mm512_mask_add_epi32(at[v], before, at[v], step);
+      }
+      n -= half;
+    }
+    for (int v = 0; v < 2; v++) {
+      if (s->out_dtype == PLAIT_I32) {
+        _mm512_storeu_si512((int32_t *)out + i + 16 * v, at[v]);
+      } else {
+        int64_t *to = (int64_t *)out + i + 16 * v;
+        _mm512_storeu_si512(to, _mm512_cvtepi32_epi64(_mm512_castsi512_si256(at[v])));
+        _mm512_storeu_si512(to + 8, _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(at[v], 1)));
+      }
+    }
+  }
+  return i;
+}
+#endif
+
 static void search_chunk(void *arg, int64_t chunk) {
   const struct job *j = arg;
   const struct plaitk_search *s = j->s;
@@ -84,6 +122,12 @@ static void search_chunk(void *arg, int64_t chunk) {
   int64_t hi = lo + CHUNK < s->per_row ? lo + CHUNK : s->per_row;
   int64_t first = row * s->n, at = row * s->per_row;
   const int64_t *sorter = s->sorter != NULL ? s->sorter + first : NULL;
+#ifdef GATHERS
+  if (s->dtype == PLAIT_F32 && sorter == NULL && s->n <= INT32_MAX && __builtin_cpu_supports("avx512f")) {
+    char *out = (char *)s->out + (at + lo) * plait_dtype_size(s->out_dtype);
+    lo += search_vectors(s, (const float *)s->sequence + first, (const float *)s->values + at + lo, hi - lo, out);
+  }
+#endif
 #define RUN(NAME, T)                                                                                                  \
   for (int64_t i = at + lo; i < at + hi; i += TOGETHER) {                                                             \
     int64_t found[TOGETHER], count = at + hi - i < TOGETHER ? at + hi - i : TOGETHER;                                              \
