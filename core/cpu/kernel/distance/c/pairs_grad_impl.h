@@ -14,12 +14,13 @@ enum { FN(grad_lanes) = LANES };
       const T *restrict v = z + r * step;                                                                                   \
       ACC za = LOAD(v[0]), zb = LOAD(v[at1]), zc = LOAD(v[at2]), zd = LOAD(v[at3]);                                         \
       const ACC *restrict w = weights + r * LANES, *restrict norm = norms + r * LANES;                                      \
+      (void)norm;                                                                                                           \
       _Pragma("omp simd") for (int l = 0; l < LANES; l++) a[l] += TERM(x[l] - za, w[l], norm[l]);                           \
       _Pragma("omp simd") for (int l = 0; l < LANES; l++) b[l] += TERM(x[LANES + l] - zb, w[l], norm[l]);                   \
       _Pragma("omp simd") for (int l = 0; l < LANES; l++) c[l] += TERM(x[2 * LANES + l] - zc, w[l], norm[l]);               \
       _Pragma("omp simd") for (int l = 0; l < LANES; l++) d[l] += TERM(x[3 * LANES + l] - zd, w[l], norm[l]);               \
     }                                                                                                                       \
-    (void)p, (void)norms;                                                                                                   \
+    (void)p;                                                                                                                \
     _Pragma("omp simd") for (int l = 0; l < LANES; l++) sums[l] += a[l];                                                    \
     _Pragma("omp simd") for (int l = 0; l < LANES; l++) sums[LANES + l] += b[l];                                            \
     _Pragma("omp simd") for (int l = 0; l < LANES; l++) sums[2 * LANES + l] += c[l];                                        \
