@@ -107,6 +107,17 @@ FUNCTIONS = {
     "cdist": "torch.cdist(a, b)",
     **{f"cdist {p}": f"torch.cdist(a[:300, :30], b[:300, :30], p={p})" for p in ("1.0", "math.inf", "0.5")},
     "pdist": "torch.pdist(a)",
+    "cdist backward": "backward(torch.cdist, normal(200, 64), normal(201, 64))",
+    **{
+        f"cdist {p} backward": f"backward(lambda x, y: torch.cdist(x, y, p={p}), normal(200, 64), normal(201, 64))"
+        for p in ("1.0", "math.inf", "3.0")
+    },
+    "cdist batched backward": "backward(torch.cdist, normal(8, 100, 16), normal(8, 101, 16))",
+    "cdist of points backward": "backward(torch.cdist, normal(1000, 3), normal(1001, 3))",
+    "pdist backward": "backward(torch.pdist, normal(200, 64))",
+    "glu backward": "backward(F.glu, a)",
+    "split backward": "backward(lambda x: sum(y * y for y in x.split(100, 1)), a)",
+    "slice backward": "backward(lambda x: x[:, 10:200], a)",
     "einsum": "torch.einsum('ij,ij->i', a, b)",
     "tensordot": "torch.tensordot(a, b, dims=([0], [0]))",
     "addmm": "torch.addmm(square, square, square)",
@@ -189,6 +200,8 @@ FUNCTIONS = {
     "multinomial": "torch.multinomial(share, 50)",
     "normal": "torch.normal(a, share)",
     "poisson": "torch.poisson(share)",
+    "poisson of 100": "torch.poisson(share * 100)",
+    "poisson of few": "torch.poisson(normal(40).abs() * 50)",
     "exponential": "a.clone().exponential_()",
     "complex mul": "complex * complex",
     "complex abs": "complex.abs()",
@@ -216,6 +229,10 @@ def arguments(torch: Any) -> dict[str, Any]:
             kept[shape] = tensor(np.random.default_rng(shape).standard_normal(shape).astype(np.float32))
         return kept[shape]
 
+    def backward(run: Callable[..., Any], *inputs: Any) -> Any:
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        return torch.autograd.grad(run(*leaves).sum(), leaves)[0]
+
     a, b, square, small, vector = draw(1000, 300), draw(1000, 300), draw(200, 200), draw(500, 8, 8), draw(100_000)
     window = torch.hann_window(400)
     return {
@@ -223,6 +240,7 @@ def arguments(torch: Any) -> dict[str, Any]:
         "F": torch.nn.functional,
         "math": math,
         "normal": normal,
+        "backward": backward,
         "a": tensor(a),
         "b": tensor(b),
         "positive": tensor(np.abs(a) + 0.1),
