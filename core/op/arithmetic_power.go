@@ -99,7 +99,7 @@ func FloatPowerInPlace(x, y *core.Tensor) *core.Tensor {
 	}
 	const name = "float_power_"
 	if x.Usable(name) == nil && x.DType() != core.Float64 && x.DType() != core.Complex128 {
-		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a tensor of %v cannot hold a result of float64", x.DType()))
+		return core.ErrorTensor(core.Errorf(core.DTypeError, name, "a result of float64 can't be cast to %v, the tensor's dtype", x.DType()))
 	}
 	return replace(name, func(x *core.Tensor) *core.Tensor { return FloatPower(x, y) }, x, y)
 }

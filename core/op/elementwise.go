@@ -219,7 +219,7 @@ func (e *Elementwise) applyInPlace(attrs []float64, t *core.Tensor, others ...*c
 	e.fit(&op, d, attrs)
 	op.holds(t, op.commonShape(in))
 	if op.err == nil && class(d) > class(t.DType()) {
-		op.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", t.DType(), d)
+		op.failf(core.DTypeError, "a result of %v can't be cast to %v, the tensor's dtype", d, t.DType())
 	}
 	if op.err != nil {
 		return op.fail()

@@ -27,7 +27,7 @@ func replace(name string, fn func(x *core.Tensor) *core.Tensor, x *core.Tensor, 
 		op.failf(core.ShapeError, "a tensor of shape %v cannot hold the result of shape %v", x.Shape(), r.Shape())
 	}
 	if class(r.DType()) > class(x.DType()) {
-		op.failf(core.DTypeError, "a tensor of %v cannot hold a result of %v", x.DType(), r.DType())
+		op.failf(core.DTypeError, "a result of %v can't be cast to %v, the tensor's dtype", r.DType(), x.DType())
 	}
 	if op.err != nil {
 		return op.fail()

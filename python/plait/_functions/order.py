@@ -102,7 +102,7 @@ def cumprod_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
 def _own_dtype(name: str, input: Tensor, dtype: DType | None) -> None:
     if dtype is not None and dtype != input.dtype:
-        raise DTypeError(f"{name}: a tensor of {input.dtype} cannot hold a result of {dtype}")
+        raise DTypeError(f"{name}: a result of {dtype} can't be cast to {input.dtype}, the tensor's dtype")
 
 
 @numpy_names
