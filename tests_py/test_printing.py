@@ -40,3 +40,21 @@ def test_many_elements_are_cut():
     assert repr(plait.arange(2000)) == "tensor([   0,    1,    2,  ..., 1997, 1998, 1999])"
     lines = repr(plait.zeros(1001, 2)).split("\n")
     assert len(lines) == 7 and lines[3].strip() == "...,"
+
+
+def test_parts_of_a_text_for_classes_that_print_themselves():
+    from plait import _tensor_str as parts
+
+    t = plait.arange(6.0).reshape(2, 3)
+    assert (
+        parts._tensor_str(t, 4) == "[[0., 1., 2.],\n     [3., 4., 5.]]" and parts._tensor_str(plait.ones(0), 4) == "[]"
+    )
+    assert parts._add_suffixes("T([1]", ["nnz=1", "dtype=x"], 2, False) == "T([1], nnz=1, dtype=x)"
+    assert parts._add_suffixes("T([1]", ["nnz=1"], 2, True) == "T([1],\n  nnz=1)"
+    assert parts._add_suffixes("T([1]", ["a" * 60, "b" * 60], 2, False) == f"T([1], {'a' * 60},\n  {'b' * 60})"
+    assert parts._str_intern(t, tensor_contents="here") == "tensor(here)" and parts.PRINT_OPTS.linewidth == 80
+
+
+def test_sizes_that_are_tensors():
+    n = plait.tensor(2)
+    assert plait.zeros((n,)).shape == plait.full((n,), 1.0).shape == (2,) and plait.empty([n, 3]).shape == (2, 3)

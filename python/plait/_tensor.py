@@ -13,9 +13,9 @@ from plait import _core, _ops
 from plait import _dtype as dt
 from plait._autograd.gradients import TensorGradients
 from plait._device import DeviceLike
-from plait._engine.arming import DisableTorchFunctionSubclass, arm_for, declares, install
+from plait._engine.arming import CLAIMED, DisableTorchFunctionSubclass, arm_for, install
 from plait._engine.missing_names import absent
-from plait._engine.overriding import overridden_method
+from plait._engine.overriding import call_below, overridden_method
 from plait._engine.runtime import TensorBase, address, check, is_tensor, own, wait_value
 from plait._functions._common import operand
 from plait._functions.methods import TensorFunctions
@@ -85,8 +85,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if declares(cls):
-            install(cls)
+        install(cls)
 
     @classmethod
     def __torch_function__(
@@ -105,7 +104,7 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         if not all(issubclass(cls, t) for t in types):
             return NotImplemented
         with DisableTorchFunctionSubclass():
-            result = func(*args, **(kwargs or {}))
+            result = call_below(func, args, kwargs or {})
         return result if cls is Tensor or func == Tensor.grad.__get__ else _as_subclass(cls, result)
 
     @staticmethod
@@ -115,6 +114,13 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
             made = data.detach().as_subclass(subclass)
             made.requires_grad = require_grad
         return made
+
+    @staticmethod
+    def _make_wrapper_subclass(subclass: type, size: Any, **options: Any) -> Any:
+        """Returns a tensor without elements of a class with a `__torch_dispatch__`: see `plait._dispatch.wrappers`."""
+        from plait._dispatch.wrappers import wrapper
+
+        return wrapper(subclass, size, **options)
 
     # --- values ---
 
@@ -267,6 +273,9 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if id(self) in memo:
             return memo[id(self)]
+        if CLAIMED in self.__dict__:  # its class copies what it holds
+            memo[id(self)] = copied = self.clone()
+            return copied
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaves can be copied with their gradient; use detach().clone()")
         copy = self._like(self._deep_copied(memo))
@@ -290,6 +299,10 @@ class Tensor(TensorBase, TensorFacts, TensorGradients, TensorSparsity, TensorFun
         return copy
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if CLAIMED in self.__dict__:
+            from plait._dispatch.wrappers import reduced  # which most programs do without
+
+            return reduced(self)
         return _rebuild, (
             type(self),
             Elements(self),

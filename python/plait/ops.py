@@ -18,36 +18,6 @@ _OWN = {
 }
 
 
-_aten: dict[str, _Function] = {}
-
-
-class _Function:
-    """A function by PyTorch's inner name, `aten.add`, or an overload of it, `aten.add.Tensor`.
-
-    Names that are no function's or method's here can be compared, and used as keys; a call raises.
-    """
-
-    def __init__(self, name: str, overload: str = "") -> None:
-        self.__name__, self._overload = name, overload
-
-    def __getattr__(self, name: str) -> _Function:
-        if self._overload or name.startswith("__"):
-            raise AttributeError(f"plait.ops.{self} has no attribute {name!r}")
-        found = self.__dict__[name] = _Function(self.__name__, name)
-        return found
-
-    def __repr__(self) -> str:
-        return ".".join(filter(None, ("aten", self.__name__, self._overload)))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        import plait
-
-        function = getattr(plait, self.__name__, None) or getattr(plait.Tensor, self.__name__, None)
-        if function is None:
-            raise MissingFeatureError(f"plait.ops.{self}: there is no such operation")
-        return function(*args, **kwargs)
-
-
 class _Namespace:
     """The operations of a namespace."""
 
@@ -60,7 +30,9 @@ class _Namespace:
         if (self._name, name) in OPERATIONS:
             return OPERATIONS[self._name, name]
         if self._name == "aten" and not name.startswith("__"):
-            return _aten.setdefault(name, _Function(name))
+            from plait._dispatch.operations import packet  # which most programs do without
+
+            return packet(name)
         raise MissingFeatureError(f"plait.ops.{self._name}.{name}: there is no such operation")
 
 

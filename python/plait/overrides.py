@@ -14,14 +14,15 @@ from typing import Any
 
 from plait import _ops
 from plait._engine import arming, overriding
-from plait._engine.arming import DisableTorchFunctionSubclass
+from plait._engine.arming import DisableTorchFunctionSubclass, disabled_torch_function
 from plait._engine.missing_names import refusing as _refusing
 from plait._tensor import Tensor
 
 __all__ = [
-    "BaseTorchFunctionMode", "DisableTorchFunctionSubclass", "TorchFunctionMode", "get_overridable_functions",
-    "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
-    "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+    "BaseTorchFunctionMode", "DisableTorchFunctionSubclass", "TorchFunctionMode", "disabled_torch_function",
+    "get_overridable_functions", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
+    "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
+    "wrap_torch_function",
 ]  # fmt: skip
 
 

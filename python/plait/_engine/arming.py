@@ -1,4 +1,4 @@
-"""Tensors of derived classes, and modes, that override functions.
+"""Tensors of derived classes, and modes, that override functions, or the operations below them.
 
 Functions look for neither: ordinary programs must not pay for that. The first tensor whose class overrides functions,
 and the first mode, arm them: each function's code becomes one that looks, and calls what the function was. The function
@@ -17,7 +17,7 @@ from typing import Any
 
 from plait import _core
 from plait._engine import overriding
-from plait._engine.overriding import OVERRIDING, PLAIN, AMode, found_in, handle, state
+from plait._engine.overriding import DISPATCHING, LOWER, OVERRIDING, PLAIN, AMode, disabled, found_in, handle, state
 
 _Tensor = _core.TensorOwner
 _lock = threading.Lock()
@@ -39,12 +39,10 @@ _SPECIAL = frozenset({"__copy__", "__iter__", "__getattr__", "__array_namespace_
 _PLAIN_METHODS = frozenset({"as_subclass", "has_names"})
 
 
-def _disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-    """Stands for `__torch_function__` in a class derived from `Tensor` that does not override functions."""
-    return NotImplemented
+# The attribute of a tensor without elements that says where it claims to be.
+CLAIMED = "_plait_device"
 
-
-disabled_torch_function: Any = _disabled
+disabled_torch_function: Any = disabled
 
 
 def declares(cls: type) -> bool:
@@ -55,23 +53,37 @@ def declares(cls: type) -> bool:
 
 def arm_for(cls: type) -> None:
     """Has functions look for tensors of a class, if it overrides them: the first one is being made."""
-    if cls in OVERRIDING or cls is _tensor() or not declares(cls):
+    if cls in OVERRIDING or cls is _tensor():
         return
-    if hasattr(cls, "__torch_dispatch__"):
-        raise NotImplementedError(
-            f"{cls.__name__}: __torch_dispatch__ is not called, there is no dispatch below functions; "
-            "define __torch_function__"
-        )
+    operations = hasattr(cls, "__torch_dispatch__")
+    if not declares(cls) and not operations:
+        return
     _arm()
+    if operations:
+        load_operations()
     with _lock:
+        if operations:
+            DISPATCHING.add(cls)
         OVERRIDING.add(cls)
+
+
+def load_operations() -> None:
+    """Has functions lowered to operations where something takes those over."""
+    if not LOWER:
+        from plait._dispatch.lowering import lower
+
+        LOWER.append(lower)
 
 
 def install(cls: type) -> None:
     """Gives a class that overrides functions operators and properties that look, where it has `Tensor`'s."""
+    if not declares(cls) and not hasattr(cls, "__torch_dispatch__"):
+        return
     for name, base in _slots():
         if next(c for c in cls.__mro__ if name in vars(c)) in _bases():
             setattr(cls, name, _operator(name, base) if callable(base) else _property(name, base))
+    if hasattr(cls, "__torch_dispatch__") and isinstance(vars(cls).get("device"), property):
+        cls.device = _claimed(cls.device)  # type: ignore[attr-defined]
 
 
 class DisableTorchFunctionSubclass:
@@ -97,8 +109,13 @@ class DisableTorchFunction:
 # --- modes ---
 
 
-def enter(mode: Any) -> None:
-    """Has the functions that the thread calls ask a mode."""
+def enter(mode: Any, modes: list[Any] | None = None) -> None:
+    """Has the functions that the thread calls ask a mode.
+
+    Args:
+        mode: of functions, or of the operations below them
+        modes: those of the thread, of its kind; by default those of functions
+    """
     global _modes
     _arm()
     with _lock:
@@ -112,15 +129,16 @@ def enter(mode: Any) -> None:
                     _swap(base.fget, base.__get__)
                     if base.fset is not None:
                         _swap(base.fset, base.__set__)
-    state.modes.append(mode)
+    (state.modes if modes is None else modes).append(mode)
 
 
-def leave(mode: Any) -> None:
+def leave(mode: Any, modes: list[Any] | None = None) -> None:
     """Ends `enter`."""
     global _modes
-    if mode not in state.modes:
+    modes = state.modes if modes is None else modes
+    if mode not in modes:
         raise RuntimeError(f"{type(mode).__name__}.__exit__: the thread has not entered this mode, or has left it")
-    state.modes.remove(mode)
+    modes.remove(mode)
     with _lock:
         _modes -= 1
         if not _modes:
@@ -279,10 +297,22 @@ def _operator(name: str, base: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
             return handle(method, found, (self, other), {})
         if isinstance(other, _Tensor) or overriding.overrides(other):
             return handle(method, found, (other, self), {})
-        return handle(method if commutes else base, found, (self, other), {})
+        # Of an operator in C nobody asks again who takes over what is below.
+        return handle(method if commutes else operator if DISPATCHING else base, found, (self, other), {})
 
     operator.__name__ = operator.__qualname__ = name
     return operator
+
+
+def _claimed(base: property) -> property:
+    """Returns the property `device` of a class whose tensors may have no elements, and say where they are."""
+
+    def get(self: Any) -> Any:
+        claimed = self.__dict__.get(CLAIMED)
+        return base.__get__(self) if claimed is None else claimed
+
+    get.__name__ = "device"
+    return property(get, None, None, base.__doc__)
 
 
 def _property(name: str, base: property) -> property:

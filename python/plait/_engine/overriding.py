@@ -25,6 +25,12 @@ _CO_VARARGS = 4
 # The classes that have been seen. Functions written by hand look for arguments of theirs as long as there are any.
 OVERRIDING: set[type] = set()
 
+# Those of them that take over the operations below functions: they have a `__torch_dispatch__`.
+DISPATCHING: set[type] = set()
+
+# What calls the operations that a function consists of, once something takes them over.
+LOWER: list[Callable[..., Any]] = []
+
 # The code of the functions that look; see `looks`.
 _LOOKING: set[CodeType] = set()
 
@@ -37,6 +43,7 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.modes: list[Any] = []
+        self.dispatch_modes: list[Any] = []
         self.classes_off = 0
         self.all_off = 0
 
@@ -45,11 +52,16 @@ state = _State()
 
 
 class AMode:
-    """Is among the classes that have been seen while a thread is in a mode of functions."""
+    """Is among the classes that have been seen while a thread is in a mode."""
 
 
 class SeenFirstError(BaseException):
     """An argument of a class that had not been seen; the outermost function of the package begins again."""
+
+
+def disabled(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """Stands for `__torch_function__` in a class derived from `Tensor` that does not override functions."""
+    return NotImplemented
 
 
 def looks(function: Callable[..., Any]) -> None:
@@ -62,10 +74,12 @@ def overrides(value: Any) -> bool:
     kind = type(value)
     if state.classes_off or state.all_off or not hasattr(kind, "__torch_function__"):
         return False
-    return kind in OVERRIDING if isinstance(value, _Tensor) else not isinstance(value, type)
+    if isinstance(value, _Tensor):
+        return kind in OVERRIDING and kind.__torch_function__ is not disabled  # type: ignore[attr-defined]
+    return not isinstance(value, type)
 
 
-def _with_parts(values: Iterable[Any]) -> Iterable[Any]:
+def with_parts(values: Iterable[Any]) -> Iterable[Any]:
     """Yields values, and what is in those that are lists, tuples and slices."""
     for v in values:
         if isinstance(v, list | tuple):
@@ -79,17 +93,22 @@ def found_in(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
     """Returns the arguments that override a function, and what is in them, where one's class has been seen.
 
     Returns:
-        None if nothing overrides the call; an empty list if a mode does, and no argument
+        None if nothing overrides the call; an empty list if a mode does, and no argument, or something takes over the
+        operations below
     """
-    if AMode in OVERRIDING and state.modes and not state.all_off:
-        return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)]
+    if AMode in OVERRIDING and (state.dispatch_modes or (state.modes and not state.all_off)):
+        return [v for v in with_parts((*args, *kwargs.values())) if overrides(v)]
     for v in (*args, *kwargs.values()) if kwargs else args:
         kind = type(v)
         if kind in OVERRIDING or ((kind is list or kind is tuple) and not OVERRIDING.isdisjoint(map(type, v))):
-            if state.classes_off or state.all_off:
-                return None
-            return [v for v in _with_parts((*args, *kwargs.values())) if overrides(v)] or None
+            found = [v for v in with_parts((*args, *kwargs.values())) if overrides(v)]
+            return found or ([] if DISPATCHING and dispatches(args, kwargs) else None)
     return None
+
+
+def dispatches(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is to be lowered to operations: a mode of theirs or an argument's class takes them over."""
+    return bool(state.dispatch_modes) or any(type(v) in DISPATCHING for v in with_parts((*args, *kwargs.values())))
 
 
 def in_order(relevant: Iterable[Any]) -> list[Any]:
@@ -107,7 +126,8 @@ def in_order(relevant: Iterable[Any]) -> list[Any]:
 def handle(function: Callable[..., Any], relevant: Iterable[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns what the first `__torch_function__` that does not return NotImplemented does in a function's place.
 
-    The innermost mode of the thread is asked first, which is left while it runs; and then the relevant objects.
+    The innermost mode of the thread is asked first, which is left while it runs; and then the relevant objects. Where
+    there are none, the function is lowered to operations, which something takes over.
 
     Raises:
         TypeError: if all return NotImplemented.
@@ -126,8 +146,17 @@ def handle(function: Callable[..., Any], relevant: Iterable[Any], args: tuple[An
         result = v.__torch_function__(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
+    if not asked and dispatches(args, kwargs):
+        return LOWER[0](function, args, kwargs)
     names = ", ".join(t.__qualname__ for t in types)
     raise TypeError(f"{function.__name__}: no class among its arguments implements it: {names}")
+
+
+def call_below(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a function that no class overrides; properties do not look for what takes over operations."""
+    if DISPATCHING and function.__name__ == "__get__" and dispatches(args, kwargs):
+        return handle(function, (), args, kwargs)
+    return function(*args, **kwargs)
 
 
 def again(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -139,7 +168,7 @@ def again(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 def seen_first(values: Iterable[Any]) -> bool:
     """Notes, for the process, classes among values that override functions; returns whether any had not been seen."""
-    new = {type(v) for v in _with_parts(values) if overrides(v)} - OVERRIDING
+    new = {type(v) for v in with_parts(values) if overrides(v)} - OVERRIDING
     OVERRIDING.update(new)
     return bool(new)
 
@@ -156,7 +185,7 @@ def overridden(function: Callable[..., Any], arguments: dict[str, Any], frame: F
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     more = arguments[code.co_varnames[len(names)]] if code.co_flags & _CO_VARARGS else ()
     values = [*(arguments[n] for n in names), *more]
-    relevant = [v for v in _with_parts(values) if overrides(v)]
+    relevant = [v for v in with_parts(values) if overrides(v)]
     if not relevant:
         return None
     caller = frame.f_back
@@ -167,7 +196,7 @@ def overridden(function: Callable[..., Any], arguments: dict[str, Any], frame: F
 
 def overridden_method(function: Callable[..., Any], *args: Any) -> tuple[Any] | None:
     """Returns what an overriding argument makes of a method that failed, in a tuple; None if there is none."""
-    parts = _with_parts(p for a in args for p in (a if isinstance(a, tuple) else (a,)))
+    parts = with_parts(p for a in args for p in (a if isinstance(a, tuple) else (a,)))
     relevant = [v for v in parts if overrides(v)]
     return (handle(function, relevant, args, {}),) if relevant else None
 

@@ -192,6 +192,8 @@ def int_list(values: Any) -> array[int]:
     except TypeError:  # of another library, or a tensor without dimensions
         return array("q", (_index(values),))
     if n == 1 and not isinstance(values[0], int) and hasattr(values[0], "__len__"):
+        if getattr(values[0], "shape", None) == ():  # a tensor without dimensions has no length
+            return array("q", (_index(values[0]),))
         values = values[0]
     if isinstance(values, str | bytes | bytearray):  # which an array would take for its memory
         raise TypeError(f"want integers, got {type(values).__name__} {values!r}")

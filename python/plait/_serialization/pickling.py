@@ -15,6 +15,7 @@ import numpy as np
 from plait import _core, _ops
 from plait import _dtype as dt
 from plait._device import device, parse, restored
+from plait._engine.arming import CLAIMED
 from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
 from plait._layout import Layout, Size, sparse_coo, sparse_csr, strided
@@ -132,6 +133,8 @@ class Pickler(pickle._Pickler):
         if isinstance(obj, Layout):
             return _LAYOUT, (f"torch.{obj._name}",)
         if isinstance(obj, Tensor):
+            if CLAIMED in obj.__dict__:
+                return obj.__reduce_ex__(2)
             distributed = distributed_module()
             if distributed:
                 distributed.settle(obj)

@@ -29,7 +29,7 @@ class _Options:
     sci_mode: bool | None = None
 
 
-_options = _Options()
+OPTIONS = _Options()
 
 
 def set_printoptions(
@@ -53,7 +53,6 @@ def set_printoptions(
     Raises:
         TypeError: for what is no number; then nothing has changed.
     """
-    global _options
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, value in given.items():
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
@@ -66,15 +65,20 @@ def set_printoptions(
         }
         if profile not in profiles:
             raise ValueError(f"set_printoptions: profile must be default, short or full, got {profile!r}")
-        _options = profiles[profile]
+        vars(OPTIONS).update(vars(profiles[profile]))
     for name, value in given.items():
         if value is not None:
-            setattr(_options, name, value)
-    _options.sci_mode = sci_mode
+            setattr(OPTIONS, name, value)
+    OPTIONS.sci_mode = sci_mode
 
 
-def tensor_repr(t: Tensor) -> str:
-    """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient."""
+def tensor_repr(t: Tensor, contents: str | None = None) -> str:
+    """Returns the values, cut where there are many, and what is not the default: dtype, device, gradient.
+
+    Args:
+        t: the tensor
+        contents: what is shown for the values
+    """
     if at := _core.bind_VmapDepth(t._h):
         behind = textwrap.indent(tensor_repr(own(check(_core.bind_VmapWhole(t._h)))), "    ")
         return f"BatchedTensor(lvl={at}, bdim=0, value=\n{behind}\n)"
@@ -97,9 +101,15 @@ def tensor_repr(t: Tensor) -> str:
     prefix = ("Parameter containing:\n" if kind == "Parameter" else "") + f"{name}("
     if t.is_meta:
         return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
-    values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed
-    body = _format(values, t, len(name) + 1) if t.numel() else "[]"
-    return prefix + ", ".join([body, *suffix]) + ")"
+    if contents is None:
+        values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed
+        contents = _format(values, t, len(name) + 1) if t.numel() else "[]"
+    return prefix + ", ".join([contents, *suffix]) + ")"
+
+
+def elements_repr(t: Tensor, indent: int) -> str:
+    """Returns the elements alone, with lines but the first indented so far."""
+    return _format(to_numpy(_summary(t)), t, indent) if t.numel() else "[]"
 
 
 def sparse_repr(t: Tensor) -> str:
@@ -131,7 +141,7 @@ def sparse_repr(t: Tensor) -> str:
     text = "tensor(" + f",\n{' ' * indent}".join(parts)
     column = len(text) - text.rfind("\n") - 1 + 2
     for i, s in enumerate(suffix):
-        if (i == 0 and t.is_sparse) or column + len(s) + 2 > _options.linewidth:
+        if (i == 0 and t.is_sparse) or column + len(s) + 2 > OPTIONS.linewidth:
             text += f",\n{' ' * indent}{s}"
             column = indent + len(s)
         else:
@@ -143,9 +153,9 @@ def sparse_repr(t: Tensor) -> str:
 def _summary(t: Tensor) -> Tensor:
     """Returns the elements that are shown: all, or those at the ends of each dimension."""
     t = t.detach()
-    if t.numel() <= _options.threshold:
+    if t.numel() <= OPTIONS.threshold:
         return t
-    n = _options.edgeitems
+    n = OPTIONS.edgeitems
     for d, size in enumerate(t.shape):
         if size > 2 * n:
             t = _ops.cat([_ops.narrow(t, d, 0, n), _ops.narrow(t, d, size - n, n)], d)
@@ -167,9 +177,9 @@ def _formatter(values: np.ndarray) -> tuple[list[str], int]:
     whole = bool((sizes == np.round(sizes)).all())
     low, high = (sizes.min(), sizes.max()) if len(sizes) else (1.0, 1.0)
     exponents = high / low > 1000 or high > 1e8 or (not whole and low < 1e-4)
-    if _options.sci_mode is not None:
-        exponents = _options.sci_mode
-    p = _options.precision
+    if OPTIONS.sci_mode is not None:
+        exponents = OPTIONS.sci_mode
+    p = OPTIONS.precision
 
     def text(v: float) -> str:
         if not math.isfinite(v):
@@ -184,7 +194,7 @@ def _formatter(values: np.ndarray) -> tuple[list[str], int]:
 
 def _format(values: np.ndarray, t: Tensor, indent: int) -> str:
     texts, width = _formatter(values)
-    cut = t.numel() > _options.threshold
+    cut = t.numel() > OPTIONS.threshold
     it = iter(texts)
 
     def level(d: int, margin: int) -> str:
@@ -196,7 +206,7 @@ def _format(values: np.ndarray, t: Tensor, indent: int) -> str:
         if dots:
             parts.insert(n // 2, " ..." if d == len(t.shape) - 1 else "...")
         if d == len(t.shape) - 1:
-            per_line = max(1, (_options.linewidth - margin) // (width + 2))
+            per_line = max(1, (OPTIONS.linewidth - margin) // (width + 2))
             lines = [", ".join(parts[i : i + per_line]) for i in range(0, len(parts), per_line)]
             return "[" + (",\n" + " " * (margin + 1)).join(lines) + "]"
         gap = "\n" * (len(t.shape) - d - 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait._engine.arming import disabled_torch_function
+from plait._engine.overriding import DISPATCHING
 from plait._engine.runtime import check
 from plait._tensor import Tensor
 from plait._tensors.elements import attributes, set_attributes
@@ -23,12 +24,28 @@ def adopt(t: Any, value: Tensor) -> None:
     t.data = value.detach()
 
 
+def become(t: Any, value: Any) -> None:
+    """Gives `t`, a tensor without elements, the shape and what is set on `value`; it stays the same object."""
+    del t._h
+    t._h = check(_core.bind_TensorDetach(value._h))
+    vars(t).update(vars(value))
+
+
 def set_category(t: Tensor, category: int) -> None:
     """Counts the tensor's memory under a category."""
     check(_core.bind_TensorSetCategory(t._h, category))
 
 
-class Parameter(Tensor):
+class _Meta(type(Tensor)):  # type: ignore[misc]
+    """Has a parameter that is of a class with a `__torch_dispatch__`, and stays of it, count as one."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        if type.__instancecheck__(cls, value):
+            return True
+        return cls is Parameter and type(value) in DISPATCHING and vars(value).get("_is_param", False)
+
+
+class Parameter(Tensor, metaclass=_Meta):
     """A tensor that a module which it is assigned to registers as one to be trained.
 
     Args:
@@ -40,7 +57,9 @@ class Parameter(Tensor):
     __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Any:
-        """Returns a leaf that shares the memory of `data`."""
+        """Returns a leaf that shares the memory of `data`, of its class where that has a `__torch_dispatch__`."""
+        if type(data) in DISPATCHING:
+            return _taken_over(data, requires_grad)
         made = _shared(_class_for(cls, data), data, PARAMETER)
         if requires_grad:
             made.requires_grad = True
@@ -91,6 +110,19 @@ def _class_for(cls: type, data: Any) -> type:
         if isinstance(data, DTensor):
             return DistributedParameter
     return cls
+
+
+def _taken_over(data: Any, requires_grad: bool) -> Any:
+    made = data.detach()
+    if type(made) is not type(data):
+        raise RuntimeError(
+            f"Parameter: detach of a {type(data).__name__} returns a {type(made).__name__}: its __torch_dispatch__ "
+            "must return one of its class for aten.detach.default"
+        )
+    if requires_grad:
+        made.requires_grad = True
+    made._is_param = True
+    return made
 
 
 def _shared(cls: type, data: Tensor | None, category: int) -> Any:

@@ -25,10 +25,12 @@ PRIVATE = {
     "_functorch",
     "_functional_collectives",
     "_nn",
+    "_python_dispatch",
     "_pytree",
     "_subclasses",
     "_symbolic_trace",
     "_tensor",
+    "_tensor_str",
     "_trace_wrapped_higher_order_op",
     "_utils",
 }

@@ -5,10 +5,6 @@ _QUANTISED = "models are not quantised"
 
 # By module: why it is not there, and its names.
 REFUSED = {
-    "torch._tensor_str": (
-        "how tensors print has no parts of its own; repr returns the text",
-        "PRINT_OPTS _add_suffixes _str _str_intern _tensor_str",
-    ),
     "torch.ao": (_QUANTISED, ""),
     "torch.ao.quantization": (
         _QUANTISED,

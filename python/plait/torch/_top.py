@@ -58,6 +58,7 @@ BINDINGS = {
     "_TensorMeta": type(plait.Tensor),
     "_are_functorch_transforms_active": transform.active,
     "_disabled_torch_function_impl": arming.disabled_torch_function,
+    "_get_default_device": lambda: plait.get_default_device().type,
     "_get_tracing_state": lambda: None,
     "_log_api_usage_once": lambda *args: None,
 }
@@ -76,6 +77,14 @@ REFUSED = {
     "SymInt": "sizes are numbers",
     "TensorType": "there are no types of PyTorch's compiler; torch.Tensor is the class of tensors",
 }
+
+
+def _of_operations(name: str) -> Any:
+    if name in ("OpOverload", "OpOverloadPacket"):
+        from plait._dispatch import operations  # which most programs do without
+
+        return getattr(operations, name)
+    raise AttributeError(f"torch._ops has no attribute {name!r}")
 
 
 def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
@@ -118,6 +127,8 @@ def modules(submodule: Callable[[str], Any]) -> dict[str, ModuleType]:
     )
     vars(layers).update(_parse_to=parse_to)
     versions, operators = ModuleType("torch.torch_version"), ModuleType("torch._custom_ops")
+    operations = ModuleType("torch._ops", "The classes of operations by PyTorch's inner names.")
+    operations.__getattr__ = _of_operations  # type: ignore[method-assign]
     vars(versions).update(TorchVersion=TorchVersion, __version__=top.__version__)
-    made_here = (top, bindings, functions, layers, version, versions, config, operators)
+    made_here = (top, bindings, functions, layers, version, versions, config, operators, operations)
     return {m.__name__: m for m in made_here}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from plait import _dtype as dt
 from plait import _ops
 from plait._device import device as Device
+from plait._engine.arming import CLAIMED
 from plait._functions import compiling
 from plait._modes import no_grad
 from plait._tensor import Tensor
@@ -25,7 +26,7 @@ from plait.nn.modules._hooks import (
 )
 from plait.nn.modules._state import EXTRA_STATE, IncompatibleKeys, StateMethods
 from plait.nn.modules._tree import new_tables
-from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, is_lazy, set_category
+from plait.nn.parameter import BUFFER, PARAMETER, Parameter, adopt, become, is_lazy, set_category
 
 if TYPE_CHECKING:
     from plait._device import DeviceLike
@@ -265,7 +266,9 @@ def _convert(p: Parameter, fn: Callable[[Tensor], Tensor]) -> None:
         return
     grad = p.grad
     made = fn(p)
-    if made is not p:
+    if made is not p and CLAIMED in vars(p):
+        become(p, made)
+    elif made is not p:
         adopt(p, made)
         set_category(p, PARAMETER)
     if grad is not None:
