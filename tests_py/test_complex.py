@@ -207,7 +207,7 @@ def test_powers_of_negative_numbers():
         (plait.sign, "sign: not defined for complex64"),
         (F.relu, "relu: not defined for complex64"),
         (lambda z: F.mse_loss(z, z), "mse_loss: not defined for complex64"),
-        (lambda z: plait.ones(2).mul_(1j), "a tensor of float32 cannot hold a result of complex64"),
+        (lambda z: plait.ones(2).mul_(1j), "a result of complex64 can't be cast to float32"),
         (lambda z: plait.ones(2).fill_(1j), "a tensor of float32 cannot hold the complex number"),
         (lambda z: plait.tensor([1j], dtype=plait.float32), "float32 cannot hold complex numbers"),
         (lambda z: plait.arange(2j), "want a real one"),

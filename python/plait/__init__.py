@@ -94,6 +94,7 @@ from plait import func as func  # noqa: E402
 from plait import profiler as profiler  # noqa: E402
 from plait._functions.counts import *  # noqa: E402
 from plait._functions.layers import *  # noqa: E402
+from plait._functions.segments import *  # noqa: E402
 from plait.amp.autocast_mode import *  # noqa: E402
 from plait.func import vmap as vmap  # noqa: E402
 from plait.utils.summary import summary as summary  # noqa: E402
@@ -103,8 +104,8 @@ def __getattr__(name: str) -> _Any:
     """Imports a submodule at its first use; other names are missing."""
     if name in (
         "array_api", "autograd", "compiler", "distributed", "distributions", "futures", "fx", "hub", "jit", "library",
-        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "plot", "random", "sparse", "storage", "testing",
-        "types",
+        "multiprocessing", "nn", "onnx", "ops", "optim", "overrides", "plot", "quasirandom", "random", "sparse",
+        "storage", "testing", "types",
     ):  # fmt: skip
         import importlib
 
