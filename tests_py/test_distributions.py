@@ -274,3 +274,49 @@ def test_shapes_and_text():
 def test_unknown_names():
     with pytest.raises(AttributeError, match="Gama"):
         _ = D.Gama
+
+
+def test_families_say_what_their_parameters_are():
+    from plait.distributions import constraints
+
+    assert D.Normal.arg_constraints == {"loc": constraints.real, "scale": constraints.positive}
+    assert list(D.MultivariateNormal.arg_constraints) == [
+        "loc", "covariance_matrix", "precision_matrix", "scale_tril",
+    ]  # fmt: skip
+    families = [getattr(D, n) for n in dir(D) if isinstance(getattr(D, n), type)]
+    families = [
+        f for f in families if issubclass(f, D.Distribution) and not f.__name__.startswith(("Transformed", "_"))
+    ]
+    bases = (D.Distribution, D.ExponentialFamily, D.Independent, D.MixtureSameFamily)
+    assert [f for f in families if not f.arg_constraints and f not in bases] == []
+    uniform = D.Uniform(plait.tensor(0.0), plait.tensor(2.0))
+    assert str(uniform.arg_constraints) == "{'low': LessThan(upper_bound=2.0), 'high': GreaterThan(lower_bound=0.0)}"
+    assert str(D.Wishart(plait.tensor(3.0), plait.eye(2)).arg_constraints["df"]) == "GreaterThan(lower_bound=1)"
+    assert D.LogNormal.has_rsample and not D.Bernoulli.has_rsample
+    flags = {f.__name__ for f in families if f.has_enumerate_support}
+    assert flags == {"Bernoulli", "Binomial", "Categorical", "OneHotCategorical", "OneHotCategoricalStraightThrough"}
+
+    class Odd(D.Normal):  # its own constraints are checked
+        arg_constraints = {"loc": constraints.positive}  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="Odd: loc must be above 0"):
+        Odd(plait.tensor(-1.0), plait.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    ("family", "parameters"),
+    [
+        (D.Gumbel, (0.5, 2.0)), (D.HalfCauchy, (2.0,)), (D.HalfNormal, (2.0,)), (D.InverseGamma, (3.0, 2.0)),
+        (D.Kumaraswamy, (2.0, 3.0)), (D.Pareto, (2.0, 3.0)), (D.Weibull, (2.0, 3.0)),
+    ],
+)  # fmt: skip
+def test_what_families_are_made_of(family, parameters):
+    made = family(*(plait.tensor(p, dtype=plait.float64) for p in parameters))
+    whole = D.TransformedDistribution(made.base_dist, made.transforms)
+    value = plait.tensor([0.25, 0.75] if family is D.Kumaraswamy else [2.5, 4.0], dtype=plait.float64)
+    want = made.log_prob(value)
+    if family in (D.HalfCauchy, D.HalfNormal):  # both signs give a value
+        want = want - plait.tensor(2.0, dtype=plait.float64).log()
+        assert plait.allclose(made.base_dist.log_prob(made.transforms[0]._inverse(value)), want)
+    else:
+        assert plait.allclose(whole.log_prob(value), want, rtol=1e-6)

@@ -79,3 +79,25 @@ def test_costs_of_ones_own():
     with FlopCounterMode(display=False, custom_mapping={plait.sin: cost}) as counter:
         plait.sin(X)
     assert counter.get_flop_counts() == {"Global": {plait.sin: 64}}
+
+
+@pytest.mark.parametrize(
+    ("options", "forward", "backward"),
+    [
+        ({}, {"aten.addmm": 5400}, 7992),
+        ({"num_layers": 2}, {"aten.addmm": 11880}, 20304),
+        ({"bidirectional": True}, {"aten.addmm": 10800}, 15984),
+        ({"bias": False}, {"aten.mm": 5400}, 7992),
+    ],
+)
+def test_gated_layers(options, forward, backward):
+    model, x = nn.GRU(4, 6, **options), plait.randn(5, 3, 4)
+    with FlopCounterMode(display=False) as counter:
+        out = model(x)[0]
+        assert counter.get_flop_counts()["GRU"] == forward
+        out.sum().backward()
+    counts = counter.get_flop_counts()["GRU"]
+    assert sum(counts.values()) == sum(forward.values()) + backward
+    with FlopCounterMode(display=False) as counter:  # one call, which PyTorch does not count
+        nn.LSTM(4, 6)(x)[0].sum().backward()
+    assert counter.get_total_flops() == 0

@@ -197,3 +197,18 @@ def test_rates_of_epochs_that_programs_set(schedule, want):
         got += s.get_lr()
         optimizer.param_groups[0]["lr"] = got[-1]
     assert got == pytest.approx(want, rel=1e-6)
+
+
+def test_cycles_note_momenta_in_the_groups():
+    for make, most in (
+        (lambda o: optim.lr_scheduler.OneCycleLR(o, 1.0, total_steps=10), 0.95),
+        (lambda o: optim.lr_scheduler.CyclicLR(o, 0.1, 1.0, base_momentum=0.85, max_momentum=0.95), 0.95),
+    ):
+        for kind, options in ((optim.SGD, {"momentum": 0.9}), (optim.Adam, {})):
+            optimizer = kind([plait.ones(1, requires_grad=True)], lr=0.1, **options)
+            make(optimizer)
+            group = optimizer.param_groups[0]
+            assert (group["max_momentum"], group["base_momentum"]) == (most, 0.85)
+    optimizer = optim.SGD([plait.ones(1, requires_grad=True)], lr=0.1)
+    optim.lr_scheduler.OneCycleLR(optimizer, 1.0, total_steps=10, cycle_momentum=False)
+    assert "max_momentum" not in optimizer.param_groups[0]

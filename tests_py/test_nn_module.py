@@ -129,7 +129,7 @@ def test_load_state_dict_copies_and_reports():
     state["scale"] = plait.zeros(3)
     with pytest.raises(RuntimeError, match=r"size mismatch for scale: .*\[3\].*\[2\]"):
         b.load_state_dict(state, strict=False)
-    with pytest.raises(TypeError, match="mapping"):
+    with pytest.raises(TypeError, match="dict-like"):
         b.load_state_dict([1])
 
 
@@ -340,3 +340,21 @@ def test_functions_of_the_package_make_no_methods():
         convolved, product, added = module(x)
         assert plait.equal(convolved[0], x.tanh()) and product.item() == 3 and added.tolist() == [[3, 3, 3]]
     assert Applied.squash is plait.tanh
+
+
+def test_errors_of_loading_are_those_of_pytorch():
+    with pytest.raises(RuntimeError) as caught:
+        nn.Linear(2, 2).load_state_dict({"weight": plait.ones(2, 3), "x": plait.ones(1)})
+    assert str(caught.value) == (
+        "Error(s) in loading state_dict for Linear:\n\t"
+        'Missing key(s) in state_dict: "bias". \n\t'
+        'Unexpected key(s) in state_dict: "x". \n\t'
+        "size mismatch for weight: copying a param with shape plait.Size([2, 3]) from checkpoint, "
+        "the shape in current model is plait.Size([2, 2])."
+    )
+    with pytest.raises(RuntimeError, match=r'While copying the parameter named "weight", expected plait\.Tensor'):
+        nn.Linear(2, 2).load_state_dict({"weight": 1, "bias": plait.ones(2)})
+    with pytest.raises(TypeError, match=r"^Expected state_dict to be dict-like, got <class 'list'>\."):
+        nn.Linear(2, 2).load_state_dict([1])
+    kept = nn.Linear(2, 2).load_state_dict({"bias": plait.ones(2)}, strict=False)
+    assert repr(kept) == "_IncompatibleKeys(missing_keys=['weight'], unexpected_keys=[])"

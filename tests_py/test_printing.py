@@ -1,6 +1,7 @@
 """How tensors print, and how they are formatted."""
 
 import math
+import pickle
 
 import plait
 import pytest
@@ -58,3 +59,17 @@ def test_parts_of_a_text_for_classes_that_print_themselves():
 def test_sizes_that_are_tensors():
     n = plait.tensor(2)
     assert plait.zeros((n,)).shape == plait.full((n,), 1.0).shape == (2,) and plait.empty([n, 3]).shape == (2, 3)
+
+
+def test_results_of_several_parts_print_with_the_name_of_their_function():
+    x = plait.tensor([[1.0, 3.0], [2.0, 0.0]])
+    assert repr(plait.max(x, 0)) == "plait.return_types.max(\nvalues=tensor([2., 3.]),\nindices=tensor([1, 0]))"
+    assert repr(x.aminmax()) == "plait.return_types.aminmax(\nmin=tensor(0.),\nmax=tensor(3.))"
+    names = {"min": (0,), "median": (0,), "nanmedian": (0,), "mode": (), "sort": (), "topk": (1,), "kthvalue": (1,)}
+    for name, args in {**names, "cummax": (0,), "cummin": (0,)}.items():
+        got = getattr(plait, name)(x, *args)
+        assert type(got) is getattr(plait.return_types, name) and isinstance(got, plait.return_types.ValuesIndices)
+        assert repr(got).startswith(f"plait.return_types.{name}(\nvalues=") and got.values is got[0]
+    assert repr(plait.linalg.slogdet(x)).startswith("plait.return_types.linalg_slogdet(\nsign=tensor(-1.),\nlogabsdet=")
+    copy = pickle.loads(pickle.dumps(plait.max(x, 0)))
+    assert type(copy) is plait.return_types.max and copy.indices.tolist() == [1, 0]

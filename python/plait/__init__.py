@@ -41,6 +41,7 @@ from plait._engine import blas as _blas
 from plait._engine import cuda as _cuda
 from plait._engine.missing_names import absent as _absent
 from plait._errors import CheckpointError, DeviceError, DistributedError, MissingFeatureError, OutOfMemoryError
+from plait._event import Event as Event
 from plait._functions.public import *
 from plait._layout import Layout as layout  # noqa: N813
 from plait._layout import MemoryFormat as memory_format  # noqa: N813

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from plait._engine import spelling
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -162,10 +164,47 @@ class SolveEx(NamedTuple):
     info: Tensor
 
 
-max = min = median = nanmedian = mode = sort = topk = kthvalue = cummax = cummin = ValuesIndices
-aminmax, frexp, histogram, histogramdd, qr, svd = MinMax, Frexp, Histogram, Histogramdd, QR, SVD
-slogdet = linalg_slogdet = Slogdet
-linalg_lu, lu_unpack, linalg_lu_factor, linalg_lu_factor_ex = LU, LU, LUFactor, LUFactorEx
-linalg_ldl_factor, linalg_ldl_factor_ex, geqrf = LDLFactor, LDLFactorEx, Geqrf
-linalg_cholesky_ex, linalg_inv_ex, linalg_solve_ex = CholeskyEx, InvEx, SolveEx
-linalg_qr, linalg_svd, linalg_eig, linalg_eigh, linalg_lstsq = QR, LinalgSVD, Eig, Eigh, Lstsq
+def _repr(self: tuple[Any, ...]) -> str:
+    parts = (f"\n{name}={part!r}" for name, part in zip(self._fields, self, strict=True))  # type: ignore[attr-defined]
+    return f"{spelling.package}.return_types.{type(self).__name__}({','.join(parts)})"
+
+
+def _of(name: str, base: type) -> Any:
+    """Returns the class of a function's results, which print with its name."""
+    words = {"__slots__": (), "__module__": __name__, "__doc__": f"The results of {name}.", "__repr__": _repr}
+    return type(name, (base,), words)
+
+
+max = _of("max", ValuesIndices)
+min = _of("min", ValuesIndices)
+median = _of("median", ValuesIndices)
+nanmedian = _of("nanmedian", ValuesIndices)
+mode = _of("mode", ValuesIndices)
+sort = _of("sort", ValuesIndices)
+topk = _of("topk", ValuesIndices)
+kthvalue = _of("kthvalue", ValuesIndices)
+cummax = _of("cummax", ValuesIndices)
+cummin = _of("cummin", ValuesIndices)
+aminmax = _of("aminmax", MinMax)
+frexp = _of("frexp", Frexp)
+histogram = _of("histogram", Histogram)
+histogramdd = _of("histogramdd", Histogramdd)
+qr = _of("qr", QR)
+linalg_qr = _of("linalg_qr", QR)
+svd = _of("svd", SVD)
+slogdet = _of("slogdet", Slogdet)
+linalg_slogdet = _of("linalg_slogdet", Slogdet)
+linalg_lu = _of("linalg_lu", LU)
+lu_unpack = _of("lu_unpack", LU)
+linalg_lu_factor = _of("linalg_lu_factor", LUFactor)
+linalg_lu_factor_ex = _of("linalg_lu_factor_ex", LUFactorEx)
+linalg_ldl_factor = _of("linalg_ldl_factor", LDLFactor)
+linalg_ldl_factor_ex = _of("linalg_ldl_factor_ex", LDLFactorEx)
+geqrf = _of("geqrf", Geqrf)
+linalg_cholesky_ex = _of("linalg_cholesky_ex", CholeskyEx)
+linalg_inv_ex = _of("linalg_inv_ex", InvEx)
+linalg_solve_ex = _of("linalg_solve_ex", SolveEx)
+linalg_svd = _of("linalg_svd", LinalgSVD)
+linalg_eig = _of("linalg_eig", Eig)
+linalg_eigh = _of("linalg_eigh", Eigh)
+linalg_lstsq = _of("linalg_lstsq", Lstsq)

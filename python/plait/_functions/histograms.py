@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _ops, return_types
 from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
 from plait._functions._common import store
@@ -80,7 +80,7 @@ def histogram(
     flat = _ops.ravel(input.detach())
     edges = _edges("histogram", flat, bins, range)
     hist = _counts([flat], [edges], None if weight is None else _ops.ravel(weight.detach()), density)
-    return store(out, Histogram(hist, edges))
+    return store(out, return_types.histogram(hist, edges))
 
 
 @checked
@@ -112,4 +112,6 @@ def histogramdd(
     columns = [_ops.ravel(x) for x in _ops.unbind(input.detach(), -1)]
     limits = [None] * n if range is None else list(zip(range[::2], range[1::2], strict=True))
     edges = tuple(_edges("histogramdd", x, b, r) for x, b, r in zip(columns, each, limits, strict=True))
-    return Histogramdd(_counts(columns, edges, None if weight is None else _ops.ravel(weight.detach()), density), edges)
+    return return_types.histogramdd(
+        _counts(columns, edges, None if weight is None else _ops.ravel(weight.detach()), density), edges
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _ops, return_types
 from plait import linalg as la
 from plait._dtype import get_default_dtype
 from plait._errors import MissingFeatureError
@@ -249,7 +249,7 @@ def lu_unpack(
     p, low, up = _ops.lu_unpack(LU_data, LU_pivots)
     none = _ops.empty(0, dtype=LU_data.dtype, device=LU_data.device)
     data = (low, up) if unpack_data else (none, none)
-    return store(out, LU(p if unpack_pivots else none, *data))
+    return store(out, return_types.lu_unpack(p if unpack_pivots else none, *data))
 
 
 @checked
@@ -258,7 +258,7 @@ def geqrf(input: Tensor, *, out: Any = None) -> Geqrf:
 
     Q is the product of the reflections, which `orgqr` makes and `ormqr` multiplies by. See `linalg.qr` for Q itself.
     """
-    return store(out, Geqrf(*_ops.geqrf(input)))
+    return store(out, return_types.geqrf(*_ops.geqrf(input)))
 
 
 @checked
@@ -331,7 +331,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
     u, s, vh = la.svd(input, not (some and compute_uv))
     if not compute_uv:
         u, vh = _ops.zeros_like(u), _ops.zeros_like(vh)
-    return store(out, SVD(u, s, vh.mH))
+    return store(out, return_types.svd(u, s, vh.mH))
 
 
 @checked

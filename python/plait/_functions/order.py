@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _ops, return_types
 from plait._engine.runtime import is_tensor
 from plait._errors import DTypeError, ShapeError
 from plait._functions._checked import checked
@@ -30,7 +30,7 @@ def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> ValuesIndices:
     """Returns the elements sorted along a dimension, and where they were; equal ones stay in order."""
-    return store(out, ValuesIndices(*_ops.sort(input, dim, descending, stable)))
+    return store(out, return_types.sort(*_ops.sort(input, dim, descending, stable)))
 
 
 @numpy_names
@@ -48,28 +48,28 @@ def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> ValuesIndices:
     """Returns the k largest, or smallest, elements along a dimension, and where they were."""
-    return store(out, ValuesIndices(*_ops.topk(input, k, dim, largest, sorted)))
+    return store(out, return_types.topk(*_ops.topk(input, k, dim, largest, sorted)))
 
 
 @numpy_names
 @does(_ops.kthvalue, ValuesIndices)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the k-th smallest element along a dimension, counted from 1, and where it was."""
-    return store(out, ValuesIndices(*_ops.kthvalue(input, k, dim, keepdim)))
+    return store(out, return_types.kthvalue(*_ops.kthvalue(input, k, dim, keepdim)))
 
 
 @numpy_names
 @does(_ops.cummax, ValuesIndices)
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running largest elements along a dimension, and where they were."""
-    return store(out, ValuesIndices(*_ops.cummax(input, dim)))
+    return store(out, return_types.cummax(*_ops.cummax(input, dim)))
 
 
 @numpy_names
 @does(_ops.cummin, ValuesIndices)
 def cummin(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running smallest elements along a dimension, and where they were."""
-    return store(out, ValuesIndices(*_ops.cummin(input, dim)))
+    return store(out, return_types.cummin(*_ops.cummin(input, dim)))
 
 
 @numpy_names

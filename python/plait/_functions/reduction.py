@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _ops, return_types
 from plait._engine.runtime import is_tensor
 from plait._functions._common import into, numpy_names, one_dim, operand, store
 from plait._functions._fast import does
@@ -160,8 +160,8 @@ def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out:
         return store(out, _ops.maximum(input, other) if name == "max" else _ops.minimum(input, other))
     if dim is None:
         return store(out, (_ops.amax if name == "max" else _ops.amin)(input, even=True))
-    along = _ops.max if name == "max" else _ops.min
-    return store(out, ValuesIndices(*along(input, one_dim(name, dim), keepdim)))
+    along, made = (_ops.max, return_types.max) if name == "max" else (_ops.min, return_types.min)
+    return store(out, made(*along(input, one_dim(name, dim), keepdim)))
 
 
 @numpy_names
@@ -183,7 +183,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 @numpy_names
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False, out: Any = None) -> MinMax:
     """Returns the smallest and the largest elements, (min, max)."""
-    return store(out, MinMax(_ops.amin(input, dim, keepdim), _ops.amax(input, dim, keepdim)))
+    return store(out, return_types.aminmax(_ops.amin(input, dim, keepdim), _ops.amax(input, dim, keepdim)))
 
 
 @numpy_names
@@ -247,8 +247,8 @@ def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False, *, out: Tensor | 
     return store(out, _ops.logsumexp(input, _all_or(dim), keepdim))
 
 
-def _along(function: Any, input: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:
-    return store(out, ValuesIndices(*function(input, dim, keepdim)))
+def _along(function: Any, made: Any, input: Tensor, dim: Any, keepdim: bool, out: Any) -> Any:
+    return store(out, made(*function(input, dim, keepdim)))
 
 
 @numpy_names
@@ -257,7 +257,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
     """Returns the median, the lower of two; with a dimension (values, indices)."""
     if dim is None:
         return store(out, _ops.median(_ops.ravel(input), 0, even=True)[0])
-    return _along(_ops.median, input, dim, keepdim, out)
+    return _along(_ops.median, return_types.median, input, dim, keepdim, out)
 
 
 @numpy_names
@@ -266,14 +266,14 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
     """Returns the median of the elements that are not NaN; with a dimension (values, indices)."""
     if dim is None:
         return store(out, _ops.nanmedian(_ops.ravel(input), 0, even=True)[0])
-    return _along(_ops.nanmedian, input, dim, keepdim, out)
+    return _along(_ops.nanmedian, return_types.nanmedian, input, dim, keepdim, out)
 
 
 @numpy_names
 @does(_ops.mode, ValuesIndices)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the element that comes most often along a dimension, and an index of it."""
-    return _along(_ops.mode, input, dim, keepdim, out)
+    return _along(_ops.mode, return_types.mode, input, dim, keepdim, out)
 
 
 @numpy_names

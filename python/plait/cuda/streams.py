@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from types import TracebackType
 from typing import Any
 
-from plait import _core
 from plait._device import DeviceLike, current_gpu, open_device, synchronize
 from plait._device import device as _device
-from plait._engine.runtime import SLICE, Owner, check
+from plait._event import Event as AnyEvent
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 
 
-class Event:
+class Event(AnyEvent):
     """A place in the work of a GPU.
 
     Args:
@@ -28,35 +26,11 @@ class Event:
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> None:
-        self._timing, self._time = enable_timing, 0.0
-        self._event: Owner | None = None
+        super().__init__("cuda", enable_timing=enable_timing)
 
     def record(self, stream: Stream | None = None) -> None:
         """Puts the event behind what was launched so far."""
-        device = (stream or current_stream()).device
-        self._event = Owner(check(_core.bind_EventRecord(open_device(device))))
-        if self._timing:
-            self.synchronize()
-            self._time = time.perf_counter()
-
-    def query(self) -> bool:
-        """Whether the work before the event is done."""
-        return self._event is None or bool(check(_core.bind_EventWaitFor(self._event._h, 0)))
-
-    def synchronize(self) -> None:
-        """Waits until the work before the event is done."""
-        while self._event is not None and not check(_core.bind_EventWaitFor(self._event._h, SLICE)):
-            pass  # and let Ctrl-C through
-
-    def wait(self, stream: Stream | None = None) -> None:
-        """Makes a stream wait for the event, as it does by itself."""
-
-    def elapsed_time(self, end_event: Event) -> float:
-        """Returns the milliseconds between two recorded events with enable_timing."""
-        for e in (self, end_event):
-            if not e._timing or e._event is None:
-                raise RuntimeError("elapsed_time: both events must be made with enable_timing=True, and recorded")
-        return (end_event._time - self._time) * 1e3
+        super().record(stream or current_stream())
 
 
 class Stream:

@@ -12,6 +12,7 @@ from plait.distributions import _kl_pairs
 from plait.distributions import constraints as constraints
 from plait.distributions import transforms as transforms
 from plait.distributions import utils as utils
+from plait.distributions._arguments import constrain as _constrain
 from plait.distributions._continuous import Exponential as Exponential
 from plait.distributions._continuous import Laplace as Laplace
 from plait.distributions._continuous import Normal as Normal
@@ -81,6 +82,7 @@ from plait.distributions.transforms import Transform as Transform
 from plait.distributions.transforms import identity_transform as identity_transform
 
 _publish(globals())
+_constrain(globals())
 
 
 def __getattr__(name: str) -> _Any:

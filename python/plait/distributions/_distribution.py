@@ -24,7 +24,13 @@ class Distribution:
 
     has_rsample = False
     _validate_args = True
-    arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # of subclasses that have their parameters checked by it
+    arg_constraints: dict[str, Any] = {}  # noqa: RUF012  # of a program's subclasses they are checked by it
+    has_enumerate_support: Any = False  # whether `enumerate_support` returns all values of a draw
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "enumerate_support" in vars(cls) and "has_enumerate_support" not in vars(cls):
+            cls.has_enumerate_support = True
 
     def __init__(
         self,
@@ -35,7 +41,9 @@ class Distribution:
         self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
-        for name, constraint in self.arg_constraints.items() if self._validate_args else ():
+        own = next(c for c in type(self).__mro__ if "arg_constraints" in vars(c)).__module__
+        checks = self._validate_args and not own.startswith("plait.distributions")  # whose families do so themselves
+        for name, constraint in self.arg_constraints.items() if checks else ():
             made_later = name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property)
             if not is_dependent(constraint) and not made_later:
                 value = getattr(self, name)
@@ -60,11 +68,6 @@ class Distribution:
     def support(self) -> Constraint:
         """Which values draws have."""
         raise NotImplementedError(f"{type(self).__name__} has no support")
-
-    @property
-    def has_enumerate_support(self) -> bool:
-        """Whether `enumerate_support` returns all values of a draw."""
-        return type(self).enumerate_support is not Distribution.enumerate_support
 
     @property
     def mean(self) -> Tensor:

@@ -10,6 +10,8 @@ from plait import Generator, Tensor
 from plait.distributions import constraints
 from plait.distributions._distribution import Distribution, Elementwise
 from plait.distributions._samplers import log_gamma
+from plait.distributions._transform_base import Transform
+from plait.distributions.transforms import PowerTransform
 
 
 def _exp(log: Tensor) -> Tensor:
@@ -93,6 +95,16 @@ class InverseGamma(Elementwise):
         self._set(validate_args, concentration=concentration, rate=rate)
         self._must("concentration")
         self._must("rate")
+
+    @property
+    def base_dist(self) -> Gamma:
+        """The distribution whose draws `transforms` change."""
+        return Gamma(self.concentration, self.rate, validate_args=False)
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [PowerTransform(-plait.ones_like(self.rate))]
 
     @property
     def mean(self) -> Tensor:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import plait
 from plait import Tensor
 from plait.distributions import constraints
-from plait.distributions._continuous import LocationScale, Normal
+from plait.distributions._continuous import Exponential, LocationScale, Normal, Uniform
 from plait.distributions._distribution import Elementwise
 from plait.distributions._samplers import von_mises
+from plait.distributions._transform_base import Transform
 from plait.distributions.constraints import Constraint
+from plait.distributions.transforms import AbsTransform, AffineTransform, ExpTransform, PowerTransform
 
 EULER = 0.57721566490153286060  # -digamma(1)
 
@@ -57,6 +59,11 @@ class HalfCauchy(Elementwise):
     def __init__(self, scale: Tensor | float, validate_args: bool | None = None) -> None:
         self._set(validate_args, scale=scale)
         self._must("scale")
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [AbsTransform()]
 
     @property
     def base_dist(self) -> Cauchy:
@@ -107,6 +114,11 @@ class HalfNormal(Elementwise):
         self._must("scale")
 
     @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [AbsTransform()]
+
+    @property
     def base_dist(self) -> Normal:
         """The variable whose absolute value it is."""
         return Normal(plait.zeros_like(self.scale), self.scale, validate_args=False)
@@ -150,6 +162,23 @@ class Gumbel(LocationScale):
     support = constraints.real
 
     @property
+    def base_dist(self) -> Uniform:
+        """The distribution whose draws `transforms` change."""
+        limits = plait.finfo(self.loc.dtype)
+        low, high = plait.full_like(self.loc, limits.tiny), plait.full_like(self.loc, 1 - limits.eps)
+        return Uniform(low, high, validate_args=False)
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [
+            ExpTransform().inv,
+            AffineTransform(loc=0.0, scale=-plait.ones_like(self.scale)),
+            ExpTransform().inv,
+            AffineTransform(loc=self.loc, scale=-self.scale),
+        ]
+
+    @property
     def mean(self) -> Tensor:
         return self.loc + self.scale * EULER
 
@@ -188,6 +217,16 @@ class Weibull(Elementwise):
         self._set(validate_args, scale=scale, concentration=concentration)
         self._must("scale")
         self._must("concentration")
+
+    @property
+    def base_dist(self) -> Exponential:
+        """The distribution whose draws `transforms` change."""
+        return Exponential(plait.ones_like(self.scale), validate_args=False)
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [PowerTransform(self.concentration.reciprocal()), AffineTransform(loc=0.0, scale=self.scale)]
 
     def _moment(self, n: int) -> Tensor:
         """Returns the mean of (x / scale)^n."""
@@ -238,6 +277,16 @@ class Pareto(Elementwise):
         self._set(validate_args, scale=scale, alpha=alpha)
         self._must("scale")
         self._must("alpha")
+
+    @property
+    def base_dist(self) -> Exponential:
+        """The distribution whose draws `transforms` change."""
+        return Exponential(self.alpha, validate_args=False)
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [ExpTransform(), AffineTransform(loc=0.0, scale=self.scale)]
 
     @property
     def support(self) -> Constraint:
@@ -363,6 +412,21 @@ class Kumaraswamy(Elementwise):
         self._set(validate_args, concentration1=concentration1, concentration0=concentration0)
         self._must("concentration1")
         self._must("concentration0")
+
+    @property
+    def base_dist(self) -> Uniform:
+        """The distribution whose draws `transforms` change."""
+        zeros = plait.zeros_like(self.concentration0)
+        return Uniform(zeros, zeros + 1, validate_args=False)
+
+    @property
+    def transforms(self) -> list[Transform]:
+        """What makes a draw of one of `base_dist`."""
+        return [
+            PowerTransform(self.concentration0.reciprocal()),
+            AffineTransform(loc=1.0, scale=-1.0),
+            PowerTransform(self.concentration1.reciprocal()),
+        ]
 
     def _moment(self, n: int) -> Tensor:
         """Returns the mean of x^n."""

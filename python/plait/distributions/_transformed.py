@@ -104,6 +104,8 @@ class TransformedDistribution(Distribution):
 class LogNormal(TransformedDistribution):
     """The exponential of a normal variable with mean loc and standard deviation scale."""
 
+    has_rsample = True
+
     support = constraints.positive
     base_dist: Normal
 
@@ -147,6 +149,8 @@ class LogNormal(TransformedDistribution):
 
 class LogisticNormal(TransformedDistribution):
     """Shares [..., n + 1] that `StickBreakingTransform` makes of normal variables [..., n] with loc and scale."""
+
+    has_rsample = True
 
     base_dist: Independent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from plait import _ops
+from plait import _ops, return_types
 from plait._autograd import batch as _batch
 from plait._errors import LinAlgError, MissingFeatureError
 from plait._functions import decompositions as de
@@ -59,7 +59,7 @@ def cholesky_ex(input: Tensor, *, upper: bool = False, check_errors: bool = Fals
     """
     factor, info = _ops.linalg_cholesky_ex(input, upper, "U" if upper else "L")
     _raise("cholesky_ex", "not positive definite", info, check_errors)
-    return store(out, CholeskyEx(factor, info))
+    return store(out, return_types.linalg_cholesky_ex(factor, info))
 
 
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, out: Any = None) -> LUFactorEx:
@@ -72,7 +72,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
         raise MissingFeatureError("linalg.lu_factor: a decomposition without exchanges of rows is not there")
     lu, pivots, info = _ops.linalg_lu_factor_ex(A)
     _raise("lu_factor_ex", "singular", info, check_errors)
-    return store(out, LUFactorEx(lu, pivots, info))
+    return store(out, return_types.linalg_lu_factor_ex(lu, pivots, info))
 
 
 def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
@@ -83,18 +83,18 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> LUFactor:
     """
     lu, pivots, info = lu_factor_ex(A, pivot=pivot)
     _raise("lu_factor", "singular", info)
-    return store(out, LUFactor(lu, pivots))
+    return store(out, return_types.linalg_lu_factor(lu, pivots))
 
 
 def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> LU:
     """Returns a permutation matrix P, a lower triangular L with a diagonal of ones and an upper U with A = P L U."""
     factors = lu_factor_ex(A, pivot=pivot)
-    return store(out, LU(*_ops.lu_unpack(factors.LU, factors.pivots)))
+    return store(out, return_types.linalg_lu(*_ops.lu_unpack(factors.LU, factors.pivots)))
 
 
 def eig(input: Tensor, *, out: Any = None) -> Eig:
     """Returns the eigenvalues and the eigenvectors, in columns, of square matrices: complex numbers, in no order."""
-    return store(out, Eig(*de.eig(input)))
+    return store(out, return_types.linalg_eig(*de.eig(input)))
 
 
 def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -104,7 +104,7 @@ def eigvals(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Eigh:
     """Returns the eigenvalues, ascending, and eigenvectors of symmetric matrices, of which one triangle is read."""
-    return store(out, Eigh(*de.eigh(input, UPLO)))
+    return store(out, return_types.linalg_eigh(*de.eigh(input, UPLO)))
 
 
 def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Tensor | None = None) -> Tensor:
@@ -118,7 +118,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
     u, s, v = de.svd(A)
     if full_matrices and m != n:
         u, v = _completed(u), _completed(v.mH).mH
-    return store(out, LinalgSVD(u, s, v))
+    return store(out, return_types.linalg_svd(u, s, v))
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -147,9 +147,9 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> QR:
         raise ValueError(f"linalg.qr: mode must be 'reduced', 'complete' or 'r', got {mode!r}")
     if mode == "complete" and A.shape[-2] > A.shape[-1]:
         q, r = _ops.linalg_qr(_beside_eye(A))
-        return store(out, QR(q, r[..., : A.shape[-1]]))
+        return store(out, return_types.linalg_qr(q, r[..., : A.shape[-1]]))
     q, r = _ops.linalg_qr(A)
-    return store(out, QR(_ops.empty(0, dtype=A.dtype, device=A.device) if mode == "r" else q, r))
+    return store(out, return_types.linalg_qr(_ops.empty(0, dtype=A.dtype, device=A.device) if mode == "r" else q, r))
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -176,7 +176,7 @@ def ldl_factor_ex(
     """
     ld, pivots, info = _ops.linalg_ldl_factor_ex(input, hermitian)
     _raise("ldl_factor_ex", "singular", info, check_errors)
-    return store(out, LDLFactorEx(ld, pivots, info))
+    return store(out, return_types.linalg_ldl_factor_ex(ld, pivots, info))
 
 
 def ldl_factor(input: Tensor, *, hermitian: bool = False, out: Any = None) -> LDLFactor:
@@ -187,7 +187,7 @@ def ldl_factor(input: Tensor, *, hermitian: bool = False, out: Any = None) -> LD
     """
     ld, pivots, info = _ops.linalg_ldl_factor_ex(input, hermitian)
     _raise("ldl_factor", "singular", info)
-    return store(out, LDLFactor(ld, pivots))
+    return store(out, return_types.linalg_ldl_factor(ld, pivots))
 
 
 def matrix_sqrth(input: Tensor, *, out: Tensor | None = None) -> Tensor:

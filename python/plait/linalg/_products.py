@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
-from plait import _ops
+from plait import _ops, return_types
 from plait._autograd import batch as _batch
 from plait._functions import decompositions as de
 from plait._functions._common import into, store
@@ -37,7 +37,7 @@ def det(A: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def slogdet(A: Tensor, *, out: Any = None) -> Slogdet:
     """Returns the signs of determinants and the logarithms of their absolute values."""
-    return store(out, Slogdet(*_ops.linalg_slogdet(A)))
+    return store(out, return_types.linalg_slogdet(*_ops.linalg_slogdet(A)))
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:

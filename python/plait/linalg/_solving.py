@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from plait import _dtype as dt
-from plait import _ops
+from plait import _ops, return_types
 from plait._autograd import batch as _batch
 from plait._dtype import finfo
 from plait._engine.runtime import is_tensor
@@ -48,7 +48,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> InvEx:
     """
     safe, info = _invertible(A)
     _raise("inv_ex", "singular", info, check_errors)
-    return store(out, InvEx(_ops.linalg_inv(safe), info))
+    return store(out, return_types.linalg_inv_ex(_ops.linalg_inv(safe), info))
 
 
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False, out: Any = None) -> SolveEx:
@@ -56,7 +56,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     safe, info = _invertible(A)
     _raise("solve_ex", "singular", info, check_errors)
     x = _ops.linalg_solve(safe, B) if left else _ops.linalg_solve(safe.mT, B.mT).mT
-    return store(out, SolveEx(x, info))
+    return store(out, return_types.linalg_solve_ex(x, info))
 
 
 def lu_solve(
@@ -143,7 +143,7 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
     residuals = _ops.sum(_ops.square(_ops.abs(rest) if rest.dtype.is_complex else rest), -2) if m > n and full else none
     values = svdvals(input) if by_values else none
     x = _ops.squeeze(x, -1) if vectors else x
-    return store(out, Lstsq(x, residuals, rank, values))
+    return store(out, return_types.linalg_lstsq(x, residuals, rank, values))
 
 
 def _of_full_rank(a: Tensor, b: Tensor) -> Tensor:

@@ -70,8 +70,23 @@ def _attention(out: Tensor, query: Tensor, key: Tensor, value: Tensor, *args: An
     return name, cost, f"{name}_backward", [((query, key, value), scores * (3 * query.shape[-1] + 2 * value.shape[-1]))]
 
 
+def _gru(
+    out: Any, input: Tensor, h0: Tensor | None = None, *, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, **kw: Any
+) -> Cost:
+    """Returns the cost of a layer's gates; those of LSTMs, which PyTorch computes in one call, it does not count."""
+    places = input.numel() // input.shape[-1]
+    steps = input.shape[0]
+    of_input, of_state = 2 * places * w_ih.numel(), 2 * places * w_hh.numel()
+    parts: list[tuple[Any, int]] = [(input, of_input), (w_ih, of_input), (w_hh, of_state)]
+    parts.append(((input, w_ih, w_hh), of_state - of_state // steps))  # of the states between steps
+    if h0 is not None:
+        parts[-1:] = [((input, w_ih, w_hh, h0), parts[-1][1]), (h0, of_state // steps)]
+    return "aten.mm" if b_ih is None else "aten.addmm", of_input + of_state, "aten.mm", parts
+
+
 COSTS: dict[str, Callable[..., Cost | None]] = {
-    "linear": _linear, "einsum": _einsum, "tensordot": _tensordot, "scaled_dot_product_attention": _attention,
+    "linear": _linear, "gru_layer": _gru, "einsum": _einsum, "tensordot": _tensordot,
+    "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("matmul", "mm", "bmm", "__matmul__"), _product), "__rmatmul__": lambda o, b, a: _product(o, a, b),
     "addmm": lambda out, *given, **kw: _product(out, given[1], given[2], "aten.addmm"),
     "baddbmm": lambda out, *given, **kw: _product(out, given[1], given[2], "aten.baddbmm"),
@@ -94,7 +109,7 @@ class _Again(TorchFunctionMode):
 class FlopCounterMode(TorchFunctionMode):
     """Counts, inside its block, the multiplications and additions of products, convolutions and attention.
 
-    Of each module it counts what is computed in it and, in backward, for it. Recurrent layers are not counted.
+    Of each module it counts what is computed in it and, in backward, for it. LSTMs are not counted, as in PyTorch.
 
     Args:
         mods: has no effect: modules are found when they are called
@@ -178,6 +193,7 @@ class FlopCounterMode(TorchFunctionMode):
             forward, count, backward, parts = cost
             self._add(modules, forward, count)
             wanted = sum(n for of, n in parts if any(t.requires_grad for t in (of if isinstance(of, tuple) else (of,))))
-            if out.requires_grad and wanted:
-                out.register_hook(lambda grad: self._add(modules, backward, wanted))
+            first = out[0] if isinstance(out, tuple) else out
+            if first.requires_grad and wanted:
+                first.register_hook(lambda grad: self._add(modules, backward, wanted))
         return out

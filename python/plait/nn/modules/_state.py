@@ -9,6 +9,7 @@ from typing import Any
 
 from plait import _ops
 from plait._autograd.hooks import RemovableHandle
+from plait._engine import spelling
 from plait._modes import no_grad
 from plait._tensor import Tensor
 from plait.nn.modules._tree import TreeMethods
@@ -30,6 +31,10 @@ def varies(tensor: Any) -> bool:
     return getattr(tensor, _VARIES, False)
 
 
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f'"{n}"' for n in names)
+
+
 class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` found no value for, and no place for."""
 
@@ -38,7 +43,7 @@ class IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpect
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"
-        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
     __str__ = __repr__
 
@@ -129,7 +134,7 @@ class StateMethods(TreeMethods):
             RuntimeError: for such names if strict, and for shapes that differ.
         """
         if not isinstance(state_dict, Mapping):
-            raise TypeError(f"load_state_dict: want a mapping of names to tensors, got {type(state_dict).__name__}")
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         state = OrderedDict(state_dict)
         metadata = getattr(state_dict, "_metadata", None) or {}
         missing: list[str] = []
@@ -138,13 +143,11 @@ class StateMethods(TreeMethods):
         self._load(state, "", metadata, assign, strict, missing, unexpected, errors)
         if strict:
             if unexpected:
-                errors.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected))
+                errors.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}. ")
             if missing:
-                errors.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing))
+                errors.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}. ")
         if errors:
-            raise RuntimeError(
-                f"load_state_dict: error(s) in loading into {type(self).__name__}:\n\t" + "\n\t".join(errors)
-            )
+            raise RuntimeError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(errors))
         return IncompatibleKeys(missing, unexpected)
 
     def _load(
@@ -209,7 +212,10 @@ class StateMethods(TreeMethods):
 
     def _load_one(self, name: str, mine: Any, key: str, value: Any, assign: bool, errors: list[str]) -> None:
         if not isinstance(value, Tensor):
-            errors.append(f"{key}: want a tensor, got {type(value).__name__}")
+            errors.append(
+                f'While copying the parameter named "{key}", expected {spelling.package}.Tensor or Tensor-like object '
+                f"from checkpoint but received {type(value)}"
+            )
             return
         if is_lazy(mine) and not is_lazy(value):
             mine.materialize(value.shape)
@@ -220,7 +226,8 @@ class StateMethods(TreeMethods):
             value = _ops.squeeze(value.detach())
         if value.shape != mine.shape:
             errors.append(
-                f"size mismatch for {key}: the shape in the state is {list(shape)}, in this module {list(mine.shape)}"
+                f"size mismatch for {key}: copying a param with shape {shape} from checkpoint, "
+                f"the shape in current model is {mine.shape}."
             )
             return
         if assign:

@@ -64,6 +64,8 @@ class OneCycleLR(EngineLR):
             for g, most in zip(optimizer.param_groups, each, strict=True):
                 g["initial_lr"], g["max_lr"] = most / div_factor, most
                 g["min_lr"] = g["initial_lr"] / final_div_factor
+                if cycle_momentum:
+                    g["max_momentum"], g["base_momentum"] = max_momentum, base_momentum
         super().__init__(optimizer, last_epoch)
 
 
@@ -111,6 +113,8 @@ class CyclicLR(EngineLR):
             n = len(optimizer.param_groups)
             for g, low in zip(optimizer.param_groups, self.base_lr * (n if len(self.base_lr) == 1 else 1), strict=True):
                 g["initial_lr"] = low
+                if cycle_momentum:
+                    g["max_momentum"], g["base_momentum"] = max_momentum, base_momentum
         super().__init__(optimizer, last_epoch)
 
     def _options(self) -> dict[str, Any]:
