@@ -74,6 +74,7 @@ from plait._tensors.arrays import as_tensor, asarray, from_numpy, tensor
 from plait._tensors.dlpack import from_dlpack
 from plait._tensors.repr import set_printoptions
 from plait._tensors.sparse_class import sparse_compressed_tensor, sparse_coo_tensor, sparse_csr_tensor
+from plait._tensors.sparse_columns import sparse_csc_tensor as sparse_csc_tensor
 from plait._version import __version__
 from plait.cuda.streams import Stream as Stream
 from plait.serialization import load, save

@@ -18,7 +18,7 @@ from plait._device import device, parse, restored
 from plait._engine.arming import CLAIMED
 from plait._engine.runtime import MAX_DIMS, check, own
 from plait._errors import CheckpointError
-from plait._layout import Layout, Size, sparse_coo, sparse_csr, strided
+from plait._layout import Layout, Size, sparse_coo, sparse_csc, sparse_csr, strided
 from plait._modes import no_grad
 from plait._serialization.allowed_classes import REFUSED
 from plait._tensor import Tensor
@@ -259,14 +259,17 @@ def _distributed(local: Any, mesh: Any, placed: Any, shape: Any, requires_grad: 
 
 
 def _layout(name: Any) -> Layout:
-    for layout in (strided, sparse_coo, sparse_csr):
+    for layout in (strided, sparse_coo, sparse_csr, sparse_csc):
         if name == f"torch.{layout._name}":
             return layout
-    raise CheckpointError(f"a layout named {shown(name)}, want torch.strided, torch.sparse_coo or torch.sparse_csr")
+    raise CheckpointError(
+        f"a layout named {shown(name)}, want torch.strided or one of sparse_coo, sparse_csr, sparse_csc"
+    )
 
 
 def _sparse(layout: Any, data: Any) -> Any:
-    of = {sparse_coo: (Tensor, Tensor), sparse_csr: (Tensor, Tensor, Tensor)}.get(layout, ())
+    three = Tensor, Tensor, Tensor
+    of = {sparse_coo: (Tensor, Tensor), sparse_csr: three, sparse_csc: three}.get(layout, ())
     if not of or not isinstance(data, tuple) or len(data) < len(of) + 1:
         raise CheckpointError(f"a sparse tensor of {shown(layout)} made of {shown(data)}")
     if not all(isinstance(t, Tensor) for t in data[: len(of)]):

@@ -14,7 +14,6 @@ from plait import _dtype as dt
 from plait._engine.arming import declares
 from plait._engine.runtime import check, own
 from plait._tensors.arrays import to_numpy
-from plait._tensors.sparse import _COL, _CROW, _INDICES, _VALUES, part_of
 
 if TYPE_CHECKING:
     from plait._tensor import Tensor
@@ -97,7 +96,7 @@ def tensor_repr(t: Tensor, contents: str | None = None) -> str:
     elif t.requires_grad:
         suffix.append("requires_grad=True")
     kind = type(t).__name__
-    name = kind if kind != "Tensor" and declares(type(t)) else "tensor"
+    name = kind if kind != "Tensor" and (declares(type(t)) or CLAIMED in t.__dict__) else "tensor"
     prefix = ("Parameter containing:\n" if kind == "Parameter" else "") + f"{name}("
     if t.is_meta:
         return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
@@ -114,13 +113,9 @@ def elements_repr(t: Tensor, indent: int) -> str:
 
 def sparse_repr(t: Tensor) -> str:
     """Returns the indices and values as they print, and what is not the default."""
-    names = {_CROW: "crow_indices", _COL: "col_indices", _VALUES: "values"}
-    if not t.is_sparse_csr:
-        names = {_INDICES: "indices", _VALUES: "values"}
     indent = len("tensor(")
     parts = []
-    for which, name in names.items():
-        part = part_of(t, which).detach()
+    for name, part in t._named_parts().items():  # type: ignore[attr-defined]
         if part.is_meta:
             text = "..."
         elif part.numel():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core
 from plait._engine.runtime import address, call, check, own
-from plait._layout import sparse_coo, sparse_csr
+from plait._layout import sparse_coo, sparse_csc, sparse_csr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,16 +38,18 @@ class TensorSparsity:
 
         Args:
             sparse_dim: how many of the dimensions, the first ones, get indices; None means all
-            layout: `plait.sparse_coo`, which None means, or `plait.sparse_csr`
+            layout: `plait.sparse_coo`, which None means, `plait.sparse_csr` or `plait.sparse_csc`
             blocksize: must be None: there are no blocks
             dense_dim: in place of sparse_dim, how many of the dimensions, the last ones, get none
         """
-        if layout not in (None, sparse_coo, sparse_csr):
-            raise NotImplementedError(f"to_sparse: layout must be plait.sparse_coo or plait.sparse_csr, got {layout!r}")
+        if layout not in (None, sparse_coo, sparse_csr, sparse_csc):
+            raise NotImplementedError(f"to_sparse: layout must be sparse_coo, sparse_csr or sparse_csc, got {layout!r}")
         if blocksize is not None:
             raise NotImplementedError(f"to_sparse: there are no blocks, got blocksize={blocksize}")
         if layout is sparse_csr:
             return self.to_sparse_csr(dense_dim)
+        if layout is sparse_csc:
+            return self.to_sparse_csc(dense_dim)
         if dense_dim is not None:
             if sparse_dim is not None:
                 raise ValueError(f"to_sparse: got both sparse_dim={sparse_dim} and dense_dim={dense_dim}")
@@ -69,6 +71,14 @@ class TensorSparsity:
         if dense_dim:
             raise NotImplementedError(f"to_sparse_csr: values without dense dimensions only, got dense_dim={dense_dim}")
         return own(call(_core.bind_SparseTo, self._h, _CSR, -1))
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> Any:
+        """Returns the matrix as a sparse one in compressed columns.
+
+        Args:
+            dense_dim: 0 or None: values are numbers
+        """
+        return self.to_sparse_csr(dense_dim).to_sparse_csc()
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:
         """Returns all elements as an ordinary tensor; an ordinary one as it is.
@@ -124,6 +134,14 @@ class TensorSparsity:
         """Returns the columns of the entries of a sparse matrix in compressed rows."""
         raise _not_sparse("col_indices", self)
 
+    def ccol_indices(self) -> Any:
+        """Returns where the columns of a sparse matrix in compressed columns begin, and where the last ends."""
+        raise _not_sparse("ccol_indices", self)
+
+    def row_indices(self) -> Any:
+        """Returns the rows of the entries of a sparse matrix in compressed columns."""
+        raise _not_sparse("row_indices", self)
+
     def _indices(self) -> Any:
         raise _not_sparse("_indices", self)
 
@@ -136,8 +154,10 @@ class TensorSparsity:
 
 def _not_sparse(name: str, t: Any) -> RuntimeError:
     kind = "row compressed" if name.startswith(("crow", "col_")) else "coordinate"
+    kind = "column compressed" if name.startswith(("ccol", "row_")) else kind
+    got = "Strided" if type(t)._form is None else str(t.layout)
     return RuntimeError(
-        f"{name}: expected sparse {kind} tensor layout but got Strided, shape {list(t.shape)}; to_sparse() makes one"
+        f"{name}: expected sparse {kind} tensor layout but got {got}, shape {list(t.shape)}; to_sparse() makes one"
     )
 
 

@@ -12,7 +12,7 @@ from plait import _dtype as dt
 from plait._device import DeviceLike
 from plait._engine.arming import disabled_torch_function
 from plait._engine.runtime import address, call, is_tensor, own
-from plait._layout import Layout, sparse_coo, sparse_csr
+from plait._layout import Layout, sparse_coo, sparse_csc, sparse_csr
 from plait._tensor import Tensor
 from plait._tensors.arrays import tensor
 from plait._tensors.elements import RequiresGrad
@@ -61,7 +61,8 @@ class SparseTensor(Tensor):
 
     def _want(self, name: str, layout: Layout) -> None:
         if self.layout is not layout:
-            kind, got = ("row compressed", "Sparse") if layout is sparse_csr else ("coordinate", "SparseCsr")
+            kind = "row compressed" if layout is sparse_csr else "coordinate"
+            got = {sparse_coo: "Sparse", sparse_csr: "SparseCsr", sparse_csc: "SparseCsc"}[self.layout]
             raise RuntimeError(f"{name}: expected sparse {kind} tensor layout but got {got}")
 
     def indices(self) -> Tensor:
@@ -96,6 +97,35 @@ class SparseTensor(Tensor):
         """Returns the columns of the entries: int64."""
         self._want("col_indices", sparse_csr)
         return part_of(self, _COL)
+
+    def t(self) -> Any:
+        """Returns the transpose: of a matrix in compressed rows it is in compressed columns."""
+        if self.is_sparse_csr:
+            from plait._tensors.sparse_columns import turned_rows
+
+            return turned_rows(self)
+        return _ops.t(self)
+
+    def transpose(self, dim0: int, dim1: int) -> Any:
+        """Returns the tensor with two dimensions exchanged: see `t`."""
+        compressed = self._form[0] == _CSR
+        if compressed and {dim0 % 2, dim1 % 2} == {0, 1}:
+            return self.t()
+        return _ops.transpose(self, dim0, dim1)
+
+    def to_sparse_csc(self, dense_dim: int | None = None) -> Any:
+        """Returns the matrix in compressed columns; see `Tensor.to_sparse_csc`."""
+        from plait._tensors.sparse_columns import columns_of
+
+        return columns_of(self.to_sparse_csr(dense_dim))
+
+    def _named_parts(self) -> dict[str, Any]:
+        """Returns what the tensor is made of, by the name that it prints with."""
+        if self.is_sparse_csr:
+            names = {"crow_indices": _CROW, "col_indices": _COL, "values": _VALUES}
+        else:
+            names = {"indices": _INDICES, "values": _VALUES}
+        return {name: part_of(self, which).detach() for name, which in names.items()}
 
     def _indices(self) -> Tensor:
         self._want("_indices", sparse_coo)
@@ -171,6 +201,10 @@ def rebuilt(layout: Any, data: Any) -> Any:
     if layout is sparse_csr:
         crow, col, values, size = data
         return sparse_csr_tensor(crow, col, values, size)
+    if layout is sparse_csc:
+        from plait._tensors.sparse_columns import sparse_csc_tensor
+
+        return sparse_csc_tensor(*data)
     indices, values, size, *coalesced = data
     return sparse_coo_tensor(indices, values, size, is_coalesced=bool(coalesced and coalesced[0]))
 
@@ -300,23 +334,30 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> SparseTensor:
-    """Returns a sparse matrix in a compressed layout, which must be `plait.sparse_csr`: see `sparse_csr_tensor`.
+    """Returns a sparse matrix in compressed rows, or columns: see `sparse_csr_tensor`, `sparse_csc_tensor`.
 
     Args:
-        compressed_indices: where the entries of each row begin, and where those of the last end
-        plain_indices: the columns of the entries
+        compressed_indices: where the entries of each row, or column, begin, and where those of the last end
+        plain_indices: the columns, or rows, of the entries
         values: a number for each entry, through which gradients flow
         size: of the matrix; None means as many columns as the indices need
         dtype: of the result; by default that of the values
-        layout: `plait.sparse_csr`
+        layout: `plait.sparse_csr` or `plait.sparse_csc`
         device: where the result goes; by default where the values are
         pin_memory: has no effect
         requires_grad: whether the result collects its gradient, which is sparse
         check_invariants: has no effect: indices are always checked
     """
-    if layout is not sparse_csr:
-        raise NotImplementedError(f"sparse_compressed_tensor: layout must be plait.sparse_csr, got {layout}")
-    return sparse_csr_tensor(
+    make: Any = sparse_csr_tensor
+    if layout is sparse_csc:
+        from plait._tensors.sparse_columns import sparse_csc_tensor
+
+        make = sparse_csc_tensor
+    elif layout is not sparse_csr:
+        raise NotImplementedError(
+            f"sparse_compressed_tensor: layout must be plait.sparse_csr or plait.sparse_csc, got {layout}"
+        )
+    return make(  # type: ignore[no-any-return]
         compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad
     )
 
