@@ -167,7 +167,7 @@ NOT_TRACED = """
 as_tensor asarray can_cast from_dlpack from_numpy get_autocast_dtype is_tensor load manual_seed promote_types save
 set_autocast_cache_enabled set_autocast_cpu_dtype set_autocast_cpu_enabled set_autocast_dtype set_autocast_enabled
 set_autocast_gpu_dtype set_autocast_gpu_enabled set_default_device set_default_dtype set_printoptions set_rng_state
-sparse_compressed_tensor sparse_coo_tensor sparse_csr_tensor summary tensor vmap
+sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor summary tensor vmap
 """
 
 
@@ -390,3 +390,14 @@ def test_a_method_of_a_tensor_that_is_given_a_traced_value_is_one_node(name):
     t = plait.ones(4)
     nodes = [n for n in fx.Tracer().trace(lambda x: METHODS[name](t, x)).nodes if n.op.startswith("call")]
     assert [n.target if n.op == "call_method" else n.target.__name__ for n in nodes] == [name]
+
+
+def test_lists_of_operands_are_arguments_of_their_own():
+    class Products(nn.Module):
+        def forward(self, a, b):
+            return plait.einsum("ij,jk->ik", a, b) + plait.einsum("ij,jk->ik", [a, b])
+
+    traced = fx.symbolic_trace(Products())
+    nodes = [n for n in traced.graph.nodes if n.target is plait.einsum]
+    assert [[str(a) for a in n.args] for n in nodes] == [["ij,jk->ik", "a", "b"]] * 2
+    assert traced(plait.ones(2, 2), plait.ones(2, 2)).tolist() == [[4.0, 4.0], [4.0, 4.0]]

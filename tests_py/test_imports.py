@@ -64,6 +64,7 @@ INSIDE = {
         "plait.array_api": "the package above, of which tensors say that it is theirs",
     },
     "plait.ops": {"plait._dispatch.operations": "most programs name no operation"},
+    "plait.sparse": {"plait._dispatch.operations": "most programs name no operation"},
     "plait._tensors.sparse_class": {"plait._tensors.sparse_columns": "which derives from the class"},
     "plait.torch._top": {"plait._dispatch.operations": "most programs name no operation"},
     "plait.amp.grad_scaler": {"plait.distributed": "most programs use no ranks"},

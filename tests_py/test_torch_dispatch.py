@@ -301,6 +301,7 @@ def test_operations_are_keys():
 def test_wrappers_say_what_they_are_given():
     w = Wrapped(plait.ones(2, 3, dtype=plait.float64).t())
     assert w.shape == (3, 2) and w.stride() == (1, 3) and w.dtype is plait.float64 and w.device == plait.device("cpu")
+    assert repr(w) == "Wrapped(..., size=(3, 2), dtype=plait.float64)"
     assert not w.is_meta and w.is_cpu and not w.requires_grad and len(w) == 3 and w.numel() == 6
     at = plait.Tensor._make_wrapper_subclass(Wrapped, (2, 2), strides=(4, 1), storage_offset=3, requires_grad=True)
     assert at.storage_offset() == 3 and at.stride() == (4, 1) and at.requires_grad and at.dtype is plait.float32
@@ -427,3 +428,17 @@ def test_programs_without_them_load_nothing():
         "import sys, plait; plait.ones(2) + 1; assert not [m for m in sys.modules if m.startswith('plait._dispatch')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_products_of_sparse_matrices_that_reduce():
+    class Rows(plait.Tensor):
+        __torch_function__ = disabled_torch_function
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            assert func is aten._sparse_mm_reduce_impl.default and args[2] == "mean"
+            return func(args[0].rows, *args[1:])
+
+    rows = plait.Tensor._make_wrapper_subclass(Rows, (2, 2))
+    rows.rows = plait.tensor([[1.0, 2.0], [0.0, 4.0]]).to_sparse_csr()
+    assert plait.sparse.mm(rows, plait.ones(2, 1), "mean").tolist() == [[1.5], [4.0]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from plait import _dtype as dt
 from plait import _ops
 from plait._engine.missing_names import absent as _absent
+from plait._engine.overriding import DISPATCHING
 from plait._errors import MissingFeatureError, ShapeError
 from plait._functions.decompositions import solve
 from plait._tensors.sparse_class import SparseTensor, SparseType, sparse_coo_tensor, sparse_csr_tensor
@@ -69,6 +70,10 @@ def mm(sparse: Tensor, dense: Tensor, reduce: str = "sum") -> Tensor:
         return _ops.mm(sparse, dense)
     if reduce not in ("mean", "amax", "amin"):
         raise ShapeError(f"mm: want reduce to be sum, mean, amax or amin, got {reduce}")
+    if type(sparse) in DISPATCHING:
+        from plait._dispatch.operations import aten  # which most programs do without
+
+        return aten._sparse_mm_reduce_impl.default(sparse, dense, reduce)[0]  # type: ignore[no-any-return]
     if not isinstance(sparse, SparseTensor) or not sparse.is_sparse_csr:
         raise NotImplementedError(f"mm: {reduce} wants a matrix in compressed rows, which to_sparse_csr() makes")
     counts = sparse.crow_indices().diff()

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import cases_geometry
 import cases_medical
 import cases_training
 import cases_vision
@@ -402,8 +403,8 @@ CASES = {
     f.__name__: f
     for f in (
         einops, timm, torchvision, vit_pytorch, transformers, peft, torchmetrics, x_transformers, accelerate,
-        lightning_fabric, pytorch_optimizer, safetensors, *cases_medical.LIBRARIES, *cases_training.LIBRARIES,
-        *cases_vision.LIBRARIES,
+        lightning_fabric, pytorch_optimizer, safetensors, *cases_geometry.LIBRARIES, *cases_medical.LIBRARIES,
+        *cases_training.LIBRARIES, *cases_vision.LIBRARIES,
     )
 } | SCIENCE  # fmt: skip
 

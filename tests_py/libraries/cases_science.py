@@ -392,6 +392,24 @@ def torch_geometric() -> Cases:
         out = step(model, lambda: model(x, edges, by_edge).square().mean())
         return {**out, "weights": weighed(by_edge.grad)}
 
+    def indexed() -> dict[str, float]:
+        from torch_geometric import EdgeIndex
+
+        index, perm = EdgeIndex(edges, sparse_size=(8, 8), is_undirected=True).sort_by("row")
+        x = spread(8, 5).requires_grad_()
+        out = index.matmul(x) + index.matmul(x, reduce="mean").square()
+        out.square().sum().backward()
+        squared, values = index.matmul(index)  # in whatever order
+        dense = torch.zeros(8, 8, dtype=values.dtype).index_put(tuple(squared.as_tensor()), values)
+        model = gnn.GraphSAGE(5, 6, 2, 3)
+        more = step(model, lambda: model(x.detach(), index).square().mean())
+        whole = [weighed(index[:, 2:9]), weighed(index[0]), weighed(torch.cat([index, index + 1], 1)), weighed(perm)]
+        return {
+            **more, "out": weighed(out), "slope": weighed(x.grad), "squared": weighed(dense),
+            "parts": weighed(whole), "columns": weighed(index.to_sparse_csc().values()),
+        }  # fmt: skip
+
+    yield "indices of edges", indexed
     yield "GCN", lambda: nodes("GCN")
     yield "GAT", lambda: nodes("GAT", heads=2)
     yield "GraphSAGE", lambda: nodes("GraphSAGE", norm="batch", jk="cat")

@@ -146,6 +146,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "_pin_memory": lambda self, device=None: self.pin_memory(),
     "_softmax": _softmax_of(plait.softmax),
     "_sparse_addmm": sparse.addmm,
+    "_sparse_mm_reduce_impl": lambda self, other, reduce: (sparse.mm(self, other, reduce), other.new_empty(0)),
     "_to_copy": _to_copy,
     "_unsafe_view": lambda self, size: self.reshape(size),
     "alias": lambda self: self.view(self.shape),

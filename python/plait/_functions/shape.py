@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait import _core, _ops
 from plait._dtype import dtype as DTypeClass
+from plait._engine.overriding import OVERRIDING, found_in, handle, looks
 from plait._engine.runtime import TensorBase, check, own
 from plait._errors import ShapeError
 from plait._functions._checked import checked
@@ -159,13 +160,24 @@ def block_diag(*tensors: Any) -> Tensor:
     return _ops.block_diag(_list(tensors))
 
 
-@checked
 def einsum(*args: Any) -> Tensor:
     """Returns sums of products of elements that a notation names.
 
     Either an equation such as "ij,jk->ik" and tensors, or each tensor with a list of the numbers of its dimensions, and
     last perhaps the list for the result.
     """
+    if len(args) == 2 and isinstance(args[0], str) and isinstance(args[1], list | tuple):
+        args = (args[0], *args[1])  # what overrides the function sees them one by one
+    if OVERRIDING and (found := found_in(args, {})) is not None:
+        return handle(einsum, found, args, {})  # type: ignore[no-any-return]
+    return _einsum(*args)
+
+
+looks(einsum)
+
+
+@checked
+def _einsum(*args: Any) -> Tensor:
     if isinstance(args[0], str):
         return _ops.einsum(args[0], *args[1:])
     operands, lists = args[0 : len(args) // 2 * 2 : 2], args[1::2]

@@ -11,7 +11,7 @@ import numpy as np
 
 from plait import _core, _ops
 from plait import _dtype as dt
-from plait._engine.arming import declares
+from plait._engine.arming import CLAIMED, declares
 from plait._engine.runtime import check, own
 from plait._tensors.arrays import to_numpy
 
@@ -98,7 +98,7 @@ def tensor_repr(t: Tensor, contents: str | None = None) -> str:
     kind = type(t).__name__
     name = kind if kind != "Tensor" and (declares(type(t)) or CLAIMED in t.__dict__) else "tensor"
     prefix = ("Parameter containing:\n" if kind == "Parameter" else "") + f"{name}("
-    if t.is_meta:
+    if contents is None and (t.is_meta or CLAIMED in t.__dict__):
         return prefix + ", ".join(["...", f"size={tuple(t.shape)}", *suffix]) + ")"
     if contents is None:
         values = to_numpy(_summary(t))  # of an empty tensor too: what made it may have failed

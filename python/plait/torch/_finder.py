@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 
@@ -146,6 +147,7 @@ class Finder:
             return self._refused(name, "docs/coverage.md lists what is there, and this is not yet", " ".join(names))
         if module is None:
             module = self._made[name] = ModuleType(name, f"PyTorch's home of names of `{package}`.")
+            module.__getattr__ = partial(getattr, owner)  # type: ignore[method-assign]  # what PyTorch's imports there
         for n, value in found.items():
             if n not in vars(module):
                 self._add(module, n, value)
