@@ -40,9 +40,10 @@ class _Meta(type(Tensor)):  # type: ignore[misc]
     """Has a parameter that is of a class with a `__torch_dispatch__`, and stays of it, count as one."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        if type.__instancecheck__(cls, value):
+        kind = type(value)
+        if cls in kind.__mro__:
             return True
-        return cls is Parameter and type(value) in DISPATCHING and vars(value).get("_is_param", False)
+        return cls is Parameter and kind in DISPATCHING and vars(value).get("_is_param", False)
 
 
 class Parameter(Tensor, metaclass=_Meta):
