@@ -78,11 +78,11 @@ func TestWhatReplacesATensorMustFit(t *testing.T) {
 	whole := core.FromSlice([]int32{4, -6, 1 << 30})
 	rows := op.Ones(2, 3)
 	for want, out := range map[string]*core.Tensor{
-		"heaviside_: a tensor of shape [3] cannot hold the result of shape [2 3]": op.HeavisideInPlace(x, rows),
-		"ldexp_: a result of float32 can't be cast to int32, the tensor's dtype":               op.LdexpInPlace(whole, core.IntNum(1)),
-		"float_power_: a result of float64 can't be cast to float32, the tensor's dtype":       op.FloatPowerInPlace(x, core.Num(2)),
-		"cumsum: dimension 1 out of range":                                        op.CumSumInPlace(x, 1),
-		"lcm_: got a nil tensor":                                                  op.LCMInPlace(nil, whole),
+		"heaviside_: a tensor of shape [3] cannot hold the result of shape [2 3]":        op.HeavisideInPlace(x, rows),
+		"ldexp_: a result of float32 can't be cast to int32, the tensor's dtype":         op.LdexpInPlace(whole, core.IntNum(1)),
+		"float_power_: a result of float64 can't be cast to float32, the tensor's dtype": op.FloatPowerInPlace(x, core.Num(2)),
+		"cumsum: dimension 1 out of range":                                               op.CumSumInPlace(x, 1),
+		"lcm_: got a nil tensor":                                                         op.LCMInPlace(nil, whole),
 	} {
 		require.ErrorContains(t, out.Err(), want)
 	}
