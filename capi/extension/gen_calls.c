@@ -851,6 +851,8 @@ long long bind_PixelShuffle(long long, long long);
 static long long call_PixelShuffle(const slot *s) { return bind_PixelShuffle(s[0].i, s[1].i); }
 long long bind_PixelUnshuffle(long long, long long);
 static long long call_PixelUnshuffle(const slot *s) { return bind_PixelUnshuffle(s[0].i, s[1].i); }
+long long bind_Poisson(long long, long long);
+static long long call_Poisson(const slot *s) { return bind_Poisson(s[0].i, s[1].i); }
 long long bind_PoissonNllLoss(long long, long long, double, char, char, double, char, const char *);
 static long long call_PoissonNllLoss(const slot *s) { return bind_PoissonNllLoss(s[0].i, s[1].i, s[2].d, s[3].i, s[4].i, s[5].d, s[6].i, s[7].s); }
 long long bind_Polar(long long, long long);
@@ -1646,6 +1648,7 @@ const operation operations[] = {
     {"Pdist", "pdist", call_Pdist, 1, 0, 2, {{"input", TENSOR, 0}, {"p", REAL, 0}}},
     {"PixelShuffle", "pixel_shuffle", call_PixelShuffle, 1, 0, 2, {{"input", TENSOR, 0}, {"upscale_factor", INT, 0}}},
     {"PixelUnshuffle", "pixel_unshuffle", call_PixelUnshuffle, 1, 0, 2, {{"input", TENSOR, 0}, {"downscale_factor", INT, 0}}},
+    {"Poisson", "poisson", call_Poisson, 1, 1, 2, {{"input", TENSOR, 0}, {"generator", GENERATOR, 1}}},
     {"PoissonNllLoss", "poisson_nll_loss", call_PoissonNllLoss, 1, 0, 6, {{"input", TENSOR, 0}, {"target", OPERAND, 0}, {"rate", FLAG, 0}, {"full", FLAG, 0}, {"eps", REAL_SET, 1}, {"reduction", TEXT, 0}}},
     {"Polar", "polar", call_Polar, 1, 0, 2, {{"abs", TENSOR, 0}, {"angle", TENSOR, 0}}},
     {"Polygamma", "polygamma", call_Polygamma, 1, 0, 2, {{"n", INT, 0}, {"input", TENSOR, 0}}},

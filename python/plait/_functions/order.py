@@ -25,7 +25,7 @@ __all__ = [
 
 
 @numpy_names
-@does(_ops.sort, ValuesIndices)
+@does(_ops.sort, return_types.sort)
 def sort(
     input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Any = None
 ) -> ValuesIndices:
@@ -43,7 +43,7 @@ def argsort(
 
 
 @numpy_names
-@does(_ops.topk, ValuesIndices)
+@does(_ops.topk, return_types.topk)
 def topk(
     input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, out: Any = None
 ) -> ValuesIndices:
@@ -52,21 +52,21 @@ def topk(
 
 
 @numpy_names
-@does(_ops.kthvalue, ValuesIndices)
+@does(_ops.kthvalue, return_types.kthvalue)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the k-th smallest element along a dimension, counted from 1, and where it was."""
     return store(out, return_types.kthvalue(*_ops.kthvalue(input, k, dim, keepdim)))
 
 
 @numpy_names
-@does(_ops.cummax, ValuesIndices)
+@does(_ops.cummax, return_types.cummax)
 def cummax(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running largest elements along a dimension, and where they were."""
     return store(out, return_types.cummax(*_ops.cummax(input, dim)))
 
 
 @numpy_names
-@does(_ops.cummin, ValuesIndices)
+@does(_ops.cummin, return_types.cummin)
 def cummin(input: Tensor, dim: int, *, out: Any = None) -> ValuesIndices:
     """Returns the running smallest elements along a dimension, and where they were."""
     return store(out, return_types.cummin(*_ops.cummin(input, dim)))

@@ -165,7 +165,7 @@ def _extreme(name: str, input: Tensor, dim: Any, keepdim: bool, other: Any, out:
 
 
 @numpy_names
-@does(_ops.max, ValuesIndices)
+@does(_ops.max, return_types.max)
 @does(_ops.amax, dim=None, keepdim=False, even=True)
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
     """Returns the largest element; with a dimension (values, indices); with another tensor the larger elements."""
@@ -173,7 +173,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor 
 
 
 @numpy_names
-@does(_ops.min, ValuesIndices)
+@does(_ops.min, return_types.min)
 @does(_ops.amin, dim=None, keepdim=False, even=True)
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, out: Any = None) -> Any:
     """Returns the smallest element; with a dimension (values, indices); with another tensor the smaller elements."""
@@ -252,7 +252,7 @@ def _along(function: Any, made: Any, input: Tensor, dim: Any, keepdim: bool, out
 
 
 @numpy_names
-@does(_ops.median, ValuesIndices)
+@does(_ops.median, return_types.median)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median, the lower of two; with a dimension (values, indices)."""
     if dim is None:
@@ -261,7 +261,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out:
 
 
 @numpy_names
-@does(_ops.nanmedian, ValuesIndices)
+@does(_ops.nanmedian, return_types.nanmedian)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Any = None) -> Any:
     """Returns the median of the elements that are not NaN; with a dimension (values, indices)."""
     if dim is None:
@@ -270,7 +270,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
 
 
 @numpy_names
-@does(_ops.mode, ValuesIndices)
+@does(_ops.mode, return_types.mode)
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, out: Any = None) -> ValuesIndices:
     """Returns the element that comes most often along a dimension, and an index of it."""
     return _along(_ops.mode, return_types.mode, input, dim, keepdim, out)

@@ -196,6 +196,7 @@ def normal_(input: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Ge
     return input
 
 _poisson = _core.bind_Poisson
+_poisson_fast = _core.fast_call("Poisson")
 
 
 def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -205,6 +206,8 @@ def poisson(input: Tensor, *, generator: Generator | None = None) -> Tensor:
         input: the rates
         generator: where the numbers come from; the rank's generator for the device by default
     """
+    if (made := _poisson_fast(input, generator)) is not None:
+        return made
     try:
         wait_value(input._h)
         status = _poisson(input._h, generator_handle(generator))
