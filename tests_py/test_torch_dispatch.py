@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+import warnings
 
 import plait
 import plait.nn.functional as F
@@ -442,3 +443,22 @@ def test_products_of_sparse_matrices_that_reduce():
     rows = plait.Tensor._make_wrapper_subclass(Rows, (2, 2))
     rows.rows = plait.tensor([[1.0, 2.0], [0.0, 4.0]]).to_sparse_csr()
     assert plait.sparse.mm(rows, plait.ones(2, 1), "mean").tolist() == [[1.5], [4.0]]
+
+
+class Plain(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_older_arguments_of_losses_and_changes_in_place_are_not_lost():
+    x, y = plait.arange(6.0).reshape(2, 3), plait.tensor([0, 2])
+    with Plain(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert F.cross_entropy(x, y, size_average=False).item() == pytest.approx(2 * F.cross_entropy(x, y).item())
+        assert F.l1_loss(x, x + 1, reduce=False).shape == (2, 3)
+        assert F.mse_loss(x, x + 1, size_average=False).item() == 6
+        t = plait.ones(4)
+        assert F.dropout(t, 1.0, True, inplace=True) is t
+        assert not t.any()
+        with pytest.raises(NotImplementedError, match="max_norm"):
+            F.embedding(y, x.clone(), max_norm=1.0)

@@ -9,6 +9,7 @@ from typing import Any
 from plait._dispatch import shapes
 from plait._dispatch.kernels import REDUCTIONS
 from plait._dispatch.operations import aten, packet
+from plait.nn.functional._loss_reduction import legacy_reduction
 
 # --- layers and losses ---
 
@@ -30,14 +31,17 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any 
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    return aten.native_dropout.default(input, p, True)[0] if training and p else input
+    if not training or not p:
+        return input
+    out = aten.native_dropout.default(input, p, True)[0]
+    return aten.copy_.default(input, out) if inplace else out
 
 
 def nll_loss(
     input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
     reduce: Any = None, reduction: str = "mean",
 ) -> Any:  # fmt: skip
-    at = REDUCTIONS.index(reduction)
+    at = REDUCTIONS.index(legacy_reduction(size_average, reduce, reduction))
     return aten.nll_loss_forward.default(input, target, weight, at, ignore_index)[0]
 
 
@@ -45,6 +49,7 @@ def cross_entropy(
     input: Any, target: Any, weight: Any = None, size_average: Any = None, ignore_index: int = -100,
     reduce: Any = None, reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Any:  # fmt: skip
+    reduction = legacy_reduction(size_average, reduce, reduction)
     if input.dim() > 2 or label_smoothing or target.dtype.is_floating_point:
         return packet("cross_entropy").default(
             input, target, weight, None, ignore_index, None, reduction, label_smoothing
@@ -55,13 +60,14 @@ def cross_entropy(
 
 def loss(op: Any) -> Callable[..., Any]:
     def loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
-        return op.default(input, target, REDUCTIONS.index(reduction))
+        return op.default(input, target, REDUCTIONS.index(legacy_reduction(size_average, reduce, reduction)))
 
     return loss
 
 
 def l1_loss(input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> Any:
     out = aten.abs.default(aten.sub.Tensor(input, target))
+    reduction = legacy_reduction(size_average, reduce, reduction)
     return out if reduction == "none" else (aten.mean if reduction == "mean" else aten.sum).default(out)
 
 
@@ -69,6 +75,8 @@ def embedding(
     input: Any, weight: Any, padding_idx: int | None = None, max_norm: Any = None, norm_type: float = 2.0,
     scale_grad_by_freq: bool = False, sparse: bool = False,
 ) -> Any:  # fmt: skip
+    if max_norm is not None:
+        raise NotImplementedError("embedding: max_norm is not there for tensors of a class with a __torch_dispatch__")
     padding = -1 if padding_idx is None else padding_idx % weight.shape[0]
     return aten.embedding.default(weight, input, padding, scale_grad_by_freq, sparse)
 
@@ -132,6 +140,8 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
 
 
 def norm(input: Any, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None) -> Any:
+    if out is not None:
+        raise NotImplementedError("norm: out is not there for tensors of a class with a __torch_dispatch__")
     if isinstance(p, str):
         if p != "fro":
             return packet("norm").default(input, p, dim, keepdim, dtype=dtype)

@@ -160,10 +160,10 @@ def _in_mode(mode: Any, op: OpOverload, types: Iterable[type], args: tuple[Any, 
 
 
 def packet(name: str, function: Callable[..., Any] | None = None) -> OpOverloadPacket:
-    """Returns the inner function of a name, one object for each."""
+    """Returns the inner function of a name, one object for each in the process."""
     found = _packets.get(name)
     if found is None:
-        found = _packets[name] = OpOverloadPacket(name, function)
+        found = _packets.setdefault(name, OpOverloadPacket(name, function))
     if found._function is None:
         found._function = function
     return found
