@@ -462,3 +462,8 @@ def test_older_arguments_of_losses_and_changes_in_place_are_not_lost():
         assert not t.any()
         with pytest.raises(NotImplementedError, match="max_norm"):
             F.embedding(y, x.clone(), max_norm=1.0)
+
+
+def test_an_operation_is_no_module_of_the_same_name():
+    with pytest.raises(NotImplementedError, match="there is no such operation"):
+        aten.random.default(plait.ones(2))

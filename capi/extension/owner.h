@@ -35,6 +35,8 @@ int is_plain(PyObject *t);
 
 enum { MAX_DIMS = 12 };
 
+#define EXACT (1LL << 53)  // up to which doubles have all integers
+
 enum { A_FLOAT = -1, AN_INTEGER = -2, A_BOOL = -3 };  // what stands for a number of such a kind in the place of a tensor
 
 // Writes sizes, an integer or a sequence and a tuple of those behind it, and returns their number; -1 for what is left to Python.
@@ -65,5 +67,5 @@ extern PyMethodDef view_functions[];      // views.c
 extern PyMethodDef element_functions[];   // elements.c
 extern PyMethodDef creation_functions[];  // creation.c
 extern PyMethodDef array_functions[];     // arrays.c
-extern PyMethodDef out_functions[];      // out.c
-extern PyMethodDef call_functions[];     // calls.c       // out.c
+extern PyMethodDef out_functions[];       // out.c
+extern PyMethodDef call_functions[];      // calls.c

@@ -14,8 +14,6 @@ long long bind_Expand(long long, long long, long long);
 
 enum { BUSY = -1, MAX_PARTS = 16 };
 
-#define EXACT (1LL << 53)  // up to which doubles have all integers
-
 PyObject *made(long long status) {
   if (status > 0) return own_handle(status);
   if (status < BUSY) bind_ErrorRelease(status);

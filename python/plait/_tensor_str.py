@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from plait._tensors.repr import OPTIONS, elements_repr, tensor_repr
+from plait._tensors.repr import OPTIONS, elements_repr, tensor_repr, with_suffixes
 
 __all__: list[str] = []
 
@@ -31,16 +31,7 @@ def _add_suffixes(tensor_str: str, suffixes: Sequence[str], indent: int, force_n
         indent: how far further lines are indented
         force_newline: whether the first one begins a line
     """
-    text = tensor_str
-    column = len(text) - text.rfind("\n") + 1
-    for suffix in suffixes:
-        if force_newline or column + len(suffix) + 2 > PRINT_OPTS.linewidth:
-            text += f",\n{' ' * indent}{suffix}"
-            column, force_newline = indent + len(suffix), False
-        else:
-            text += f", {suffix}"
-            column += len(suffix) + 2
-    return text + ")"
+    return with_suffixes(tensor_str, suffixes, indent, force_newline)
 
 
 def _str(self: Any, *, tensor_contents: str | None = None) -> str:

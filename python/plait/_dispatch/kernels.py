@@ -26,7 +26,7 @@ def kernel(op: OpOverload) -> Callable[..., Any]:
         if (special := _KERNELS.get(name)) is not None:
             return special
     for space in (plait, plait.Tensor, F):
-        if (found := space.__dict__.get(op._opname) or getattr(space, op._opname, None)) is not None:
+        if callable(found := space.__dict__.get(op._opname) or getattr(space, op._opname, None)):  # and no module
             return found  # type: ignore[no-any-return]
     if (function := op.overloadpacket._function) is not None:
         return function

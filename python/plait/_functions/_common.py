@@ -15,7 +15,7 @@ from plait._dtype import can_cast
 from plait._engine.overriding import OVERRIDING, SeenFirstError, again, found_in, handle, looks, seen_first
 from plait._engine.runtime import TensorBase, check, number, own
 from plait._functions._checked import MISTAKES, explained, made, made_method
-from plait._functions._fast import fast_call
+from plait._functions._fast import fast_named_call
 from plait._layout import MemoryFormat, strided
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def with_out(function: Callable[P, R_co], name: str = "") -> WithOut[P, R_co]:
         name: that the result is assigned to; the function's own by default
     """
     names = _renamed(function)
-    fast = fast_call(function, function, None, {}, {}, out=True)
+    fast = fast_named_call(function, function, None, {}, {}, out=True)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -28,13 +28,13 @@ def does(
     """
 
     def note(function: F) -> F:
-        function._fast = fast_call(function, operation, cls, names or {}, fixed)  # type: ignore[attr-defined]
+        function._fast = fast_named_call(function, operation, cls, names or {}, fixed)  # type: ignore[attr-defined]
         return function
 
     return note
 
 
-def fast_call(
+def fast_named_call(
     function: Callable[..., Any],
     operation: Callable[..., Any],
     cls: type | None,

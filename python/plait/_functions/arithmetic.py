@@ -33,8 +33,6 @@ Operand = Any  # a tensor or a number
 def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input + alpha * other."""
     left = operand(input, "add")
-    if out is None and alpha == 1:
-        return _ops.add(left, other)
     return into(out, _ops.add, left, other) if alpha == 1 else _scaled("add", left, other, alpha, 1, out)
 
 
@@ -48,8 +46,6 @@ def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """Returns input - alpha * other."""
     left = operand(input, "sub")
-    if out is None and alpha == 1:
-        return _ops.sub(left, other)
     return into(out, _ops.sub, left, other) if alpha == 1 else _scaled("sub", left, other, alpha, -1, out)
 
 

@@ -69,7 +69,7 @@ def zeros(
         requires_grad: whether the result collects its gradient
     """
     made = _ops.zeros(size, *more, dtype=dtype_for(out, dtype), device=device)
-    return made if out is layout is None and not requires_grad else finished("zeros", made, out, layout, requires_grad)
+    return finished("zeros", made, out, layout, requires_grad)
 
 
 @checked
@@ -86,7 +86,7 @@ def ones(
 ) -> Tensor:
     """Returns ones of the given sizes; arguments are those of `zeros`."""
     made = _ops.ones(size, *more, dtype=dtype_for(out, dtype), device=device)
-    return made if out is layout is None and not requires_grad else finished("ones", made, out, layout, requires_grad)
+    return finished("ones", made, out, layout, requires_grad)
 
 
 @checked
@@ -105,7 +105,7 @@ def empty(
     """Returns a tensor of the given sizes with undefined values; arguments are those of `zeros`."""
     check_format("empty", memory_format)
     made = _ops.empty(size, *more, dtype=dtype_for(out, dtype), device=device)
-    return made if out is layout is None and not requires_grad else finished("empty", made, out, layout, requires_grad)
+    return finished("empty", made, out, layout, requires_grad)
 
 
 @checked
@@ -169,7 +169,7 @@ def full(
     """Returns a tensor of the given sizes with one value, which also says its dtype: bool, int64 or the default."""
     wanted = dtype_for(out, dtype) or _of_value(fill_value)
     made = _ops.full(size, fill_value=number_of(fill_value), dtype=wanted, device=device)
-    return made if out is layout is None and not requires_grad else finished("full", made, out, layout, requires_grad)
+    return finished("full", made, out, layout, requires_grad)
 
 
 def _of_value(value: Any) -> DType:
@@ -224,7 +224,7 @@ def arange(
     made = _ops.arange(
         number_of(start), end=number_of(end), step=number_of(step), dtype=dtype_for(out, dtype), device=device
     )
-    return made if out is layout is None and not requires_grad else finished("arange", made, out, layout, requires_grad)
+    return finished("arange", made, out, layout, requires_grad)
 
 
 @checked

@@ -37,7 +37,7 @@ def rand(
 ) -> Tensor:
     """Returns random numbers in [0, 1); arguments are those of `zeros`, and a generator."""
     made = _ops.rand(size, *more, dtype=dtype_for(out, dtype), device=device, generator=generator)
-    return made if out is layout is None and not requires_grad else finished("rand", made, out, layout, requires_grad)
+    return finished("rand", made, out, layout, requires_grad)
 
 
 @checked
@@ -55,7 +55,7 @@ def randn(
 ) -> Tensor:
     """Returns random numbers of mean 0 and variance 1; arguments are those of `zeros`, and a generator."""
     made = _ops.randn(size, *more, dtype=dtype_for(out, dtype), device=device, generator=generator)
-    return made if out is layout is None and not requires_grad else finished("randn", made, out, layout, requires_grad)
+    return finished("randn", made, out, layout, requires_grad)
 
 
 @checked

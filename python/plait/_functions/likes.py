@@ -43,7 +43,7 @@ def zeros_like(
     """Returns what `zeros` does, with the shape, dtype and device of a tensor unless others are given."""
     check_format("zeros_like", memory_format)
     made = _ops.zeros_like(input, dtype=dtype, device=device)
-    return made if layout is None and not requires_grad else finished("zeros_like", made, None, layout, requires_grad)
+    return finished("zeros_like", made, None, layout, requires_grad)
 
 
 @checked
@@ -61,7 +61,7 @@ def ones_like(
     """Returns what `ones` does, with the shape, dtype and device of a tensor unless others are given."""
     check_format("ones_like", memory_format)
     made = _ops.ones_like(input, dtype=dtype, device=device)
-    return made if layout is None and not requires_grad else finished("ones_like", made, None, layout, requires_grad)
+    return finished("ones_like", made, None, layout, requires_grad)
 
 
 @checked
@@ -79,7 +79,7 @@ def empty_like(
     """Returns what `empty` does, with the shape, dtype and device of a tensor unless others are given."""
     check_format("empty_like", memory_format)
     made = _ops.empty_like(input, dtype=dtype, device=device)
-    return made if layout is None and not requires_grad else finished("empty_like", made, None, layout, requires_grad)
+    return finished("empty_like", made, None, layout, requires_grad)
 
 
 @checked
@@ -98,7 +98,7 @@ def rand_like(
     """Returns what `rand` does, with the shape, dtype and device of a tensor unless others are given."""
     check_format("rand_like", memory_format)
     made = _ops.rand_like(input, dtype=dtype, device=device, generator=generator)
-    return made if layout is None and not requires_grad else finished("rand_like", made, None, layout, requires_grad)
+    return finished("rand_like", made, None, layout, requires_grad)
 
 
 @checked
@@ -117,7 +117,7 @@ def randn_like(
     """Returns what `randn` does, with the shape, dtype and device of a tensor unless others are given."""
     check_format("randn_like", memory_format)
     made = _ops.randn_like(input, dtype=dtype, device=device, generator=generator)
-    return made if layout is None and not requires_grad else finished("randn_like", made, None, layout, requires_grad)
+    return finished("randn_like", made, None, layout, requires_grad)
 
 
 @checked

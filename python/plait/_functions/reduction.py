@@ -37,8 +37,6 @@ def sum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Returns the sum over dimensions, over all by default; of integers and bools as int64."""
-    if out is None:
-        return _ops.sum(input, _all_or(dim), keepdim, dtype=dtype)
     return into(out, _ops.sum, input, _all_or(dim), keepdim, dtype=dtype)
 
 
@@ -57,8 +55,6 @@ def mean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None
 ) -> Tensor:
     """Returns the mean over dimensions, over all by default."""
-    if out is None:
-        return _ops.mean(input, _all_or(dim), keepdim, dtype=dtype)
     return into(out, _ops.mean, input, _all_or(dim), keepdim, dtype=dtype)
 
 

@@ -16,6 +16,8 @@ from plait._engine.runtime import check, own
 from plait._tensors.arrays import to_numpy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from plait._tensor import Tensor
 
 
@@ -134,14 +136,26 @@ def sparse_repr(t: Tensor) -> str:
     elif t.requires_grad:
         suffix.append("requires_grad=True")
     text = "tensor(" + f",\n{' ' * indent}".join(parts)
-    column = len(text) - text.rfind("\n") - 1 + 2
-    for i, s in enumerate(suffix):
-        if (i == 0 and t.is_sparse) or column + len(s) + 2 > OPTIONS.linewidth:
-            text += f",\n{' ' * indent}{s}"
-            column = indent + len(s)
+    return with_suffixes(text, suffix, indent, t.is_sparse)
+
+
+def with_suffixes(text: str, suffixes: Sequence[str], indent: int, apart: bool) -> str:
+    """Returns a text with what is said behind the elements, in as many lines as it takes, and a bracket.
+
+    Args:
+        text: with the bracket that is to be closed
+        suffixes: what is said behind
+        indent: how far further lines are indented
+        apart: whether the first suffix begins a line
+    """
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes:
+        if apart or column + len(suffix) + 2 > OPTIONS.linewidth:
+            text += f",\n{' ' * indent}{suffix}"
+            column, apart = indent + len(suffix), False
         else:
-            text += f", {s}"
-            column += len(s) + 2
+            text += f", {suffix}"
+            column += len(suffix) + 2
     return text + ")"
 
 
